@@ -5,7 +5,8 @@
 . "$(dirname "$0")/../e2e/lib.sh"
 
 etcd=etcd://$ETCD_TEST_HOST
-sed -i -e 's/^replicas = 2/replicas = 3/' -e 's/^rounds = 6/rounds = 40/' tiny.toml
+sed -i -e 's/^replicas = 2/replicas = 3/' -e 's/^rounds = 6/rounds = 40/' \
+    -e 's/^patience = .*/patience = 240/' tiny.toml
 expect 0 diloco train tiny.toml --store alone --quiet
 
 expect 0 diloco train tiny.toml --store calm --coord "$etcd/calm" --quiet

@@ -3,6 +3,7 @@
 # it ends where one over the same files ends, and its keys are in no file.
 . "$(dirname "$0")/../e2e/lib.sh"
 
+sed -i 's/^patience = .*/patience = 240/' tiny.toml
 mkdir shards
 for i in $(seq 300); do cat text.txt; done >shards/a.txt
 head -c 1000 text.txt >shards/b.txt

@@ -6,6 +6,7 @@
 place() { # NAME
     printf '%s' "${CLOUD_TEST_URL%%\?*}/$1?${CLOUD_TEST_URL#*\?}"
 }
+sed -i 's/^patience = .*/patience = 240/' tiny.toml
 rm -f "$NO_DELETE"
 url=$(place kept)
 expect 0 diloco train tiny.toml --store "$url" --set run.retain=all --set run.snapshot_every=0.05

@@ -7,6 +7,7 @@
 place() { # NAME
     printf '%s' "${CLOUD_TEST_URL%%\?*}/$1?${CLOUD_TEST_URL#*\?}"
 }
+sed -i 's/^patience = .*/patience = 240/' tiny.toml
 expect 0 diloco train tiny.toml --store alone --quiet
 
 # Without the option the store is refused, and the way out is said.
@@ -41,7 +42,8 @@ expect 0 diloco train tiny.toml --store "$url" --set run.state_dir=calm $single
 
 # The committer dies for good: the other waits, takes over by command, and continues to the end.
 url=$(place moved)
-long="--set trainer.rounds=8 --set run.restarts=0 --set run.deadline=3 --set run.min_replicas=1"
+long="--set trainer.rounds=8 --set run.restarts=0 --set run.deadline=3 --set run.min_replicas=1
+    --set run.patience=5"
 diloco train tiny.toml --store "$url" --set run.state_dir=m0 --replicas 1 $long $single 2>err0 &
 first=$!
 started=$first

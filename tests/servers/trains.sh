@@ -3,6 +3,7 @@
 # same bits (STO-7). The log in the bucket verifies, and no written object has a secret (STO-17).
 . "$(dirname "$0")/../e2e/lib.sh"
 
+sed -i 's/^patience = .*/patience = 240/' tiny.toml
 url="${CLOUD_TEST_URL%%\?*}/trains?${CLOUD_TEST_URL#*\?}"
 expect 0 diloco train tiny.toml --store folder --quiet
 expect 0 diloco train tiny.toml --store "$url" --set run.state_dir=state --record record.jsonl
