@@ -581,6 +581,7 @@ TEST(a_late_replica_reads_the_shared_model_and_contributes)
 {
     toy all[2];
     atomic_bool committed = false;
+    toy_keep("mem://late");
     toy_crew(all, 2, "mem://late", "none");
     toy_set_all(all, 2, "run.min_replicas", "1");
     toy_set_all(all, 2, "run.start_timeout", "0");
