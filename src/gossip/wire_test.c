@@ -245,7 +245,11 @@ TEST(a_received_contribution_counts_whoever_has_the_address_before_the_step)
         if (k == 2) strcpy(beat->generation.replica, "another");
         if (k == 3) memcpy(beat->id, s.self.beat.id, sizeof beat->id);
         put_beat(&s.other);
-        dl_clock_sleep(DL_SECOND); /* ten heartbeats */
+        dl_wire_lock(s.wire);
+        while (s.node.ignored[DL_IGNORED_FOREIGN] == 0)
+            dl_wire_wait(s.wire, dl_clock_now() + DL_SECOND);
+        dl_wire_unlock(s.wire);
+        dl_clock_sleep(DL_SECOND); /* ten more heartbeats */
         dl_wire_lock(s.wire);
         CHECK_INT(DL_TODO_STEP, dl_node_next(&s.node, dl_clock_now()));
         CHECK_INT(2, dl_node_set(&s.node, set));
