@@ -298,6 +298,14 @@ static void *watch_and_die(void *context)
     return NULL;
 }
 
+/* Waits after entry 1 for the kill: watch_and_die's thread may be scheduled late. */
+static double move_until_killed(toy *t, const diloco_run_info *now)
+{
+    while (now->entry >= 2)
+        pause();
+    return move(t, now);
+}
+
 static pid_t start(const char *store, int number, const char *dies)
 {
     static const char *const settings[][2] = {
@@ -307,6 +315,7 @@ static pid_t start(const char *store, int number, const char *dies)
     CHECK(pid >= 0);
     if (pid) return pid;
     make_crew(3, store, "sharded", settings);
+    if (dies) crew[number].step = move_until_killed;
     if (dies && pthread_create(&thread, NULL, watch_and_die, (void *)(uintptr_t)dies)) _exit(2);
     _exit(toy_live(&crew[number]) ? 1 : 0);
 }

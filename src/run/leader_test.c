@@ -145,6 +145,14 @@ static void *watch_and_die(void *context)
     return NULL;
 }
 
+/* Waits after entry 1 for the kill: watch_and_die's thread may be scheduled late. */
+static double step_until_killed(toy *t, const diloco_run_info *now)
+{
+    while (now->entry >= 2)
+        pause();
+    return toy_step(t, now);
+}
+
 static void live_as(const char *store, const char *name, bool dies)
 {
     toy all[2];
@@ -156,6 +164,7 @@ static void live_as(const char *store, const char *name, bool dies)
     toy_set(t, "run.patience", "1");
     toy_set(t, "run.on_missing", "wait");
     victim v = {.store = store, .toy = t};
+    if (dies) t->step = step_until_killed;
     if (dies && pthread_create(&thread, NULL, watch_and_die, &v)) _exit(2);
     _exit(toy_live(t) ? 1 : 0);
 }
