@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static dl_hub *hub;
 static char folder[512];
@@ -265,6 +266,21 @@ TEST(over_tls_a_client_trusts_only_the_certificate_or_the_pin)
     unsetenv("SSL_CERT_FILE");
 }
 
+/* Serves at a port outside the range from which the system assigns ports. No other program gets the
+ * port of such a hub while it is down. */
+static void serve_at_a_port_of_its_own(void)
+{
+    static char address[32];
+    unsigned port = (unsigned)getpid() + (unsigned)dl_clock_now();
+    const dl_hub_options options = {.dir = folder, .listen = address};
+    diloco_status status;
+    do {
+        snprintf(address, sizeof address, "127.0.0.1:%u", 12000 + port++ % 20000);
+        status = dl_hub_start(&hub, &options);
+    } while (status == DILOCO_EIO); /* another program listens there */
+    CHECK_OK(status);
+}
+
 static void *wait_once(void *context)
 {
     const char *prefix = "log/";
@@ -282,7 +298,7 @@ TEST(a_hub_that_comes_back_is_used_again)
     pthread_t thread;
     void *result;
     dl_span span = {"y", 1};
-    serve(NULL);
+    serve_at_a_port_of_its_own();
     store = open_store(run_url("run"));
     waiting = open_store(url);
     store_must_create(store, "a", "x");
