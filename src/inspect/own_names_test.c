@@ -7,8 +7,6 @@
 
 #include "base/signature.h"
 
-static const char *const url = "mem://own_names";
-
 static const char *key_of(const char *file)
 {
     const char *path = scratch_path(file);
@@ -31,7 +29,7 @@ static const char *members_file(void)
     return scratch_write("members", text, strlen(text));
 }
 
-static void put_junk(const char *key)
+static void put_junk(const char *url, const char *key)
 {
     dl_store *store;
     CHECK_OK(dl_store_open(&store, url, false));
@@ -48,41 +46,54 @@ static diloco_status note(void *user, const char *replica, bool begun, bool beat
     return DILOCO_OK;
 }
 
-static void check_names(const char *expected, bool watch)
+static void check_names(const char *expected, const char *url, bool watch)
 {
     char text[256] = "";
     CHECK_OK(diloco_own_names(url, key_of("ours.pem"), watch, note, text));
     CHECK_STR(expected, text);
 }
 
-static toy r0_of(const char *roster, const char *store)
+static toy r0_of(const char *roster, const char *store, const char *patience)
 {
     toy t = toy_of("r0", store);
     toy_set(&t, "run.state_dir", "none");
     toy_set(&t, "run.roster", roster);
     toy_set(&t, "run.key", key_of("ours.pem"));
     toy_set(&t, "run.heartbeat", "0.05");
-    toy_set(&t, "run.patience", "1");
+    toy_set(&t, "run.patience", patience);
     if (!strcmp(roster, "closed")) toy_set(&t, "run.members", members_file());
     return t;
 }
 
 TEST(own_names_have_begun_where_the_key_has_signed_it_and_beat_whatever_end_says)
 {
-    toy t = r0_of("closed", url);
+    const char *url = "mem://own_names";
+    toy t = r0_of("closed", url, "240"); /* the first new heartbeat ends a watch */
     toy_keep(url);
     CHECK_OK(toy_open(&t));
     CHECK_OK(diloco_run_create(t.run));
-    put_junk("gen/r1.0000");
-    put_junk("gen/r0.0007");
-    check_names("r0, r1", false);
-    check_names("r0, r1", true);
+    put_junk(url, "gen/r1.0000");
+    put_junk(url, "gen/r0.0007");
+    check_names("r0, r1", url, false);
+    check_names("r0, r1", url, true);
     CHECK_OK(diloco_run_join(t.run));
-    put_junk("end/r0.0000");
-    check_names("r0 begun, r1", false);
-    check_names("r0 begun beats, r1", true);
+    put_junk(url, "end/r0.0000");
+    check_names("r0 begun, r1", url, false);
+    check_names("r0 begun beats, r1", url, true);
     toy_close(&t);
-    check_names("r0 begun, r1", true);
+}
+
+TEST(own_name_without_a_process_has_begun_and_does_not_beat)
+{
+    const char *url = "mem://own_ended";
+    toy t = r0_of("closed", url, "1");
+    toy_keep(url);
+    CHECK_OK(toy_open(&t));
+    CHECK_OK(diloco_run_create(t.run));
+    CHECK_OK(diloco_run_join(t.run));
+    put_junk(url, "end/r0.0000");
+    toy_close(&t);
+    check_names("r0 begun, r1", url, true);
 }
 
 static diloco_status stop(void *user, const char *replica, bool begun, bool beats)
@@ -95,7 +106,7 @@ static diloco_status stop(void *user, const char *replica, bool begun, bool beat
 TEST(own_names_are_refused_by_an_open_roster_and_the_walk_stops_on_request)
 {
     int n = 0;
-    toy t = r0_of("closed", "mem://listed");
+    toy t = r0_of("closed", "mem://listed", "1");
     toy_keep("mem://listed");
     CHECK_OK(toy_open(&t));
     CHECK_OK(diloco_run_create(t.run));
@@ -103,7 +114,7 @@ TEST(own_names_are_refused_by_an_open_roster_and_the_walk_stops_on_request)
                  diloco_own_names("mem://listed", key_of("ours.pem"), false, stop, &n));
     CHECK_INT(1, n);
     toy_close(&t);
-    t = r0_of("open", "mem://unlisted");
+    t = r0_of("open", "mem://unlisted", "1");
     toy_keep("mem://unlisted");
     CHECK_OK(toy_open(&t));
     CHECK_OK(diloco_run_create(t.run));
@@ -114,6 +125,7 @@ TEST(own_names_are_refused_by_an_open_roster_and_the_walk_stops_on_request)
 }
 
 TEST_MAIN(own_names_have_begun_where_the_key_has_signed_it_and_beat_whatever_end_says,
+          own_name_without_a_process_has_begun_and_does_not_beat,
           own_names_are_refused_by_an_open_roster_and_the_walk_stops_on_request)
 
 #else
