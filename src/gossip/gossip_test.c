@@ -155,7 +155,7 @@ TEST(a_round_without_a_robust_combination_is_warned_about)
     static participant participants[3];
     fixture_record records[3] = {{0}};
     dl_config *config = nodes("3", "median");
-    set(config, "run.patience", "3");
+    set(config, "run.patience", "10");
     set(config, "run.deadline", "60");
     run(participants, records, 3, config, true);
     for (int i = 0; i < 3; i++) {
