@@ -27,7 +27,7 @@ ROOT = HERE.parents[1]
 sys.path.append(str(HERE.parent / "claims"))
 import data  # noqa: E402
 import page  # noqa: E402
-from claims import find_data, own_texts  # noqa: E402
+from claims import find_data, made_texts  # noqa: E402
 from defences import (BAND, BORDER, DEFENCES, GPT, LENET, MEAN, N, OWNER, SEEDS, STRANGERS, Trial, cells,
                       honest, trained)  # noqa: E402
 
@@ -279,7 +279,7 @@ def options():
                       "trainer.batch_size": 4, "parameters.model.layers": 1,
                       "parameters.model.channels": 32, "parameters.model.ffn": 64,
                       "parameters.model.context": 32}
-        o.data = own_texts(o.out / "texts")
+        o.data = made_texts(o.out / "texts")
     if not o.data:
         sys.exit("attacks.py: --data FOLDER: texts (*.txt), one of them val.txt; or --quick")
     return o

@@ -9,7 +9,7 @@ method's inner learning rate is tuned for its H, and the baselines' too, on a se
 with nothing. Trials are kept under --out and never trained twice: after an interruption the same
 command resumes. --hours limits a call (default 2), --overnight does not. The results so far are in
 front.md, front.json and front-*.svg under --out, renewed after every trial. --quick trains a few arms
-of a small model on the project's own texts, to try the program."""
+of a small model on a text of simple sentences, to try the program."""
 import argparse
 import json
 import pathlib
@@ -21,7 +21,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "claims"))
 
 from arms import BASELINES, all_arms  # noqa: E402
-from claims import SMALL, emptied, find_data, own_texts  # noqa: E402
+from claims import SMALL, emptied, find_data, made_texts  # noqa: E402
 from picture import draw  # noqa: E402
 from stats import relative  # noqa: E402
 from trials import TUNING_SEED, Bench, Failed  # noqa: E402
@@ -196,7 +196,7 @@ def options():
     o = p.parse_args()
     if o.quick:
         o.out = emptied(o.out / "quick")
-        o.data = o.data or own_texts(o.out / "texts")
+        o.data = o.data or made_texts(o.out / "texts")
         o.steps, o.seeds, o.replicas, o.partitions, o.arms = 40, 1, "2", 1, QUICK
         o.set = [f"{key}={value}" for key, value in SMALL.items()] + o.set
     if not o.data:
