@@ -7,8 +7,7 @@
 #include <string.h>
 
 /* Names that the linker gives. */
-diloco_status __real_dl_backend_create(dl_backend **out, const char *name);
-diloco_status __wrap_dl_backend_create(dl_backend **out, const char *name);
+__typeof__(dl_backend_create) __real_dl_backend_create, __wrap_dl_backend_create;
 
 diloco_status __wrap_dl_backend_create(dl_backend **out, const char *name)
 {

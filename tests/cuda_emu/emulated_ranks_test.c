@@ -17,7 +17,7 @@
 enum { STEPS = 5, MOST_DEVICES = 4 };
 
 /* By -Wl,--wrap: each device is an emulated one, and "cpu" is device 0. */
-diloco_status __wrap_dl_device_open(dl_backend **out, const char *device, size_t rank);
+__typeof__(dl_device_open) __wrap_dl_device_open;
 
 diloco_status __wrap_dl_device_open(dl_backend **out, const char *device, size_t rank)
 {

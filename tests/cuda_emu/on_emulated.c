@@ -15,11 +15,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names that the linker gives. */
-diloco_status __real_dl_backend_create(dl_backend **out, const char *name);
-diloco_status __wrap_dl_backend_create(dl_backend **out, const char *name);
-diloco_status __real_dl_device_open(dl_backend **out, const char *device);
-diloco_status __wrap_dl_device_open(dl_backend **out, const char *device);
+/* Names that the linker gives. The linker compares no types, so each has that of its function. */
+__typeof__(dl_backend_create) __real_dl_backend_create, __wrap_dl_backend_create;
+__typeof__(dl_device_open) __real_dl_device_open, __wrap_dl_device_open;
 
 unsigned emulated_every = 1;
 
@@ -68,8 +66,8 @@ diloco_status __wrap_dl_backend_create(dl_backend **out, const char *name)
     return open_device(out);
 }
 
-diloco_status __wrap_dl_device_open(dl_backend **out, const char *device)
+diloco_status __wrap_dl_device_open(dl_backend **out, const char *device, size_t rank)
 {
-    if (is_opening || strcmp(device, "cuda") != 0) return __real_dl_device_open(out, device);
+    if (is_opening || strcmp(device, "cuda") != 0) return __real_dl_device_open(out, device, rank);
     return __wrap_dl_backend_create(out, "cpu");
 }

@@ -28,6 +28,7 @@ void dl_k8s_tail_deinit(dl_k8s_tail *tail)
 
 dl_span dl_k8s_tail_end(dl_k8s_tail *tail)
 {
+    if (!tail->text.len) return (dl_span){"", 0};
     const unsigned char *at = tail->text.data, *end = at + tail->text.len;
     if (tail->text.len > tail->most) {
         at = end - tail->most;
