@@ -30,7 +30,7 @@ list() {
                 prometheus etcd-server
              command -v npm >/dev/null || echo nodejs npm ;;
     launch) echo openssh-server openssh-client slurmctld slurmd slurm-client slurmrestd \
-                slurm-wlm-jwt-plugin munge python3 python3-venv ;;
+                slurm-wlm-jwt-plugin slurmdbd mariadb-server-core munge python3 python3-venv ;;
     browser) echo chromium
              command -v npm >/dev/null || echo nodejs npm ;;
     python) echo python3 python3-venv ;;

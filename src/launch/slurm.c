@@ -3,8 +3,8 @@
  *
  * The ranks of one generation that are started together are one array job, whose index is the rank.
  * A replica's id is "<job>_<rank>". The job's script (slurm_script.h) runs the program from the
- * folder that all nodes share, and writes its exit code to <dir>/<name>/exit. Slurm forgets ended
- * jobs after MinJobAge, and their exit codes with them if there is no accounting database.
+ * folder that all nodes share, and writes its exit code to <dir>/<name>/exit. Slurm's queue forgets
+ * ended jobs after MinJobAge. An accounting database, which many clusters have, keeps their states.
  *
  * Launching is once only. A lock in the shared folder keeps launchers apart, and a rank that the
  * queue has under this job name is not submitted again. Slurm requeues a job whose node failed or
@@ -124,17 +124,26 @@ static bool ends_by_itself(const dl_launch_spec *spec, const char *state)
            (strcmp(state, "TIMEOUT") == 0 && spec->config->launch_timeout_s == 0);
 }
 
+/* Look up a word of Slurm. Returns false if this version does not know it. */
+static bool read_state(dl_job_state *out, const char *word)
+{
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++)
+        if (strcmp(states[i].slurm, word) == 0) {
+            *out = states[i].state;
+            return true;
+        }
+    return false;
+}
+
 /* Set the state of a job from its task. The exit code in the script's file is preferred to Slurm's,
  * as it distinguishes the replica's end from the script's. */
 static void set_state(const dl_launch_spec *spec, dl_job *job, const dl_slurm_task *q)
 {
     const char *name = q->field[DL_SLURM_STATE], *reason = q->field[DL_SLURM_REASON];
     const int written = exit_of(spec, job, atoi(q->field[DL_SLURM_RESTARTS]));
-    size_t i = 0;
+    dl_job_state state;
     job->silent = false;
-    while (i < sizeof states / sizeof *states && strcmp(states[i].slurm, name) != 0)
-        i++;
-    if (i == sizeof states / sizeof *states) {
+    if (!read_state(&state, name)) {
         /* It counts as running until launch.lost_after. */
         dl_job_set_silent(job, "Slurm reports the unknown state %.60s", name);
         return;
@@ -151,19 +160,19 @@ static void set_state(const dl_launch_spec *spec, dl_job *job, const dl_slurm_ta
         /* Its script was killed, or Slurm did not start it: it writes what the program ends with.
          */
         dl_job_set(job, DL_JOB_LOST, -1, "ended with %d before its script could report it", code);
-    else if (dl_job_is_over(states[i].state))
-        dl_job_set(job, states[i].state, -1, "%s", name);
-    else if (states[i].state == DL_JOB_RUNNING)
+    else if (dl_job_is_over(state))
+        dl_job_set(job, state, -1, "%s", name);
+    else if (state == DL_JOB_RUNNING)
         dl_job_set(job, DL_JOB_RUNNING, -1, "on %.100s%s%.10s", q->field[DL_SLURM_NODES],
                    strcmp(q->field[DL_SLURM_RESTARTS], "0") ? ", requeued by Slurm: restart " : "",
                    strcmp(q->field[DL_SLURM_RESTARTS], "0") ? q->field[DL_SLURM_RESTARTS] : "");
     else
-        dl_job_set(job, states[i].state, -1, "%.100s", reason);
+        dl_job_set(job, state, -1, "%.100s", reason);
 }
 
-/* Slurm no longer has the job. Its file then is the only source. A machine without the folder does
+/* Slurm has no job of this id. Its file then is the only source. A machine without the folder does
  * not know how the job ended. */
-static void set_forgotten(const dl_launch_spec *spec, dl_job *job)
+static void set_unknown(const dl_launch_spec *spec, dl_job *job)
 {
     const int written = exit_of(spec, job, -1);
     if (written >= 0)
@@ -197,22 +206,56 @@ static void set_polled(const dl_launch_spec *spec, dl_job *job, const dl_slurm_t
         dl_job_set_other(job, task->field[DL_SLURM_NAME]);
 }
 
+/* The task with the job's id, or NULL. If the id is listed twice, the later task counts. */
+static const dl_slurm_task *task_of(const dl_slurm_tasks *tasks, const dl_job *job)
+{
+    for (size_t i = tasks->n; i > 0; i--)
+        if (strcmp(tasks->at[i - 1].field[DL_SLURM_ID], job->id) == 0) return &tasks->at[i - 1];
+    return NULL;
+}
+
+/* The queue has forgotten these jobs. The accounting database also has what Slurm decided: that a
+ * person cancelled a job, or that its time was over. A job that is running there died with the
+ * controller's state. */
+static diloco_status set_forgotten(const dl_launch_spec *spec, dl_job *const *jobs, size_t n)
+{
+    dl_slurm_tasks tasks = {.n = 0};
+    dl_job_state state;
+    diloco_status status = DILOCO_OK;
+    const char **ids = calloc(n, sizeof *ids);
+    if (!ids) return dl_fail(DILOCO_ENOMEM, "out of memory for the queue");
+    for (size_t i = 0; i < n; i++)
+        ids[i] = jobs[i]->id;
+    if (calls_of(spec)->recall) status = calls_of(spec)->recall(&tasks, spec, ids, n);
+    for (size_t i = 0; !status && i < n; i++) {
+        const dl_slurm_task *task = task_of(&tasks, jobs[i]);
+        if (task && read_state(&state, task->field[DL_SLURM_STATE]) && dl_job_is_over(state))
+            set_polled(spec, jobs[i], task);
+        else
+            set_unknown(spec, jobs[i]);
+    }
+    free(ids);
+    dl_slurm_tasks_free(&tasks);
+    return status;
+}
+
 /* A job that is not in the answer was forgotten, not silent. */
 static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     dl_slurm_tasks tasks = {.n = 0};
-    bool *found = calloc(n, sizeof *found);
-    if (!found) return dl_fail(DILOCO_ENOMEM, "out of memory for the queue");
-    const diloco_status status = calls_of(spec)->look(&tasks, spec, jobs, n);
-    for (size_t k = 0; !status && k < tasks.n; k++)
-        for (size_t i = 0; i < n; i++)
-            if (strcmp(tasks.at[k].field[DL_SLURM_ID], jobs[i].id) == 0) {
-                set_polled(spec, &jobs[i], &tasks.at[k]);
-                found[i] = true;
-            }
-    for (size_t i = 0; !status && i < n; i++)
-        if (!found[i]) set_forgotten(spec, &jobs[i]);
-    free(found);
+    size_t n_forgotten = 0;
+    dl_job **forgotten = calloc(n, sizeof *forgotten);
+    if (!forgotten) return dl_fail(DILOCO_ENOMEM, "out of memory for the queue");
+    diloco_status status = calls_of(spec)->look(&tasks, spec, jobs, n);
+    for (size_t i = 0; !status && i < n; i++) {
+        const dl_slurm_task *task = task_of(&tasks, &jobs[i]);
+        if (task)
+            set_polled(spec, &jobs[i], task);
+        else
+            forgotten[n_forgotten++] = &jobs[i];
+    }
+    if (!status && n_forgotten) status = set_forgotten(spec, forgotten, n_forgotten);
+    free(forgotten);
     dl_slurm_tasks_free(&tasks);
     return status;
 }
@@ -418,9 +461,7 @@ static diloco_status find_own(const char **ids, size_t *found, const dl_launch_s
     diloco_status refused = DILOCO_OK;
     const diloco_status status = calls_of(spec)->look(&tasks, spec, jobs, n);
     for (size_t i = 0; !status && i < n; i++) {
-        const dl_slurm_task *task = NULL;
-        for (size_t k = 0; k < tasks.n; k++)
-            if (strcmp(tasks.at[k].field[DL_SLURM_ID], jobs[i].id) == 0) task = &tasks.at[k];
+        const dl_slurm_task *task = task_of(&tasks, &jobs[i]);
         if (task && is_own(spec, &jobs[i], task))
             ids[(*found)++] = jobs[i].id;
         else if (task)
@@ -499,8 +540,8 @@ const dl_executor dl_executor_slurm = {
     .name = "slurm",
     .needs = "sbatch, squeue and scancel here, or slurmrestd at launch.endpoint and a token in "
              "SLURM_JWT; launch.dir in a folder that all nodes and this machine share",
-    .tested = "Slurm 22.05: slurmctld, slurmrestd and two slurmd on one machine. slurmrestd of "
-              "24.11 was tried once",
+    .tested = "Slurm 22.05: slurmctld, slurmdbd, slurmrestd and two slurmd on one machine. "
+              "slurmrestd of 24.11 was tried once",
     .options = "|cpus|gpus|memory|queue|account|" ENDPOINT,
     .caps = {.net = "private-ip",
              .rank_env = "argument, DILOCO_RANK, SLURM_ARRAY_TASK_ID",

@@ -58,6 +58,11 @@ typedef struct dl_slurm_calls {
      * left out. If an id is listed twice, the later task counts. */
     diloco_status (*look)(dl_slurm_tasks *out, const dl_launch_spec *spec, const dl_job *jobs,
                           size_t n);
+    /* List the tasks of ids [n] by Slurm's accounting database, which keeps them after the queue
+     * has forgotten them. Their number of restarts is "-1", unknown. Lists none without a database.
+     * NULL: the database is not asked. */
+    diloco_status (*recall)(dl_slurm_tasks *out, const dl_launch_spec *spec, const char *const *ids,
+                            size_t n);
     /* Submit an array job, at most once, and set `number` to the job's. With spec->dry print the
      * request instead, and leave `number` as it is. */
     diloco_status (*submit)(char number[32], const dl_launch_spec *spec,

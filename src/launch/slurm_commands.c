@@ -1,4 +1,5 @@
-/* slurm_commands.c - the requests to Slurm by its own commands: sbatch, squeue, scancel. */
+/* slurm_commands.c - the requests to Slurm by its own commands: sbatch, squeue, scancel,
+ * sacct. */
 #include "launch/slurm_queue.h"
 
 #include <stdarg.h>
@@ -152,5 +153,6 @@ static diloco_status check(const dl_launch_spec *spec)
 const dl_slurm_calls dl_slurm_commands = {.check = check,
                                           .find = dl_slurm_queue_find,
                                           .look = dl_slurm_queue_look,
+                                          .recall = dl_slurm_queue_recall,
                                           .submit = submit,
                                           .cancel = cancel};

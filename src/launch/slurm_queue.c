@@ -1,6 +1,7 @@
 /* slurm_queue.c - see slurm_queue.h. */
 #include "launch/slurm_queue.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Bytes of a list of names or ids, and of squeue's output. */
@@ -82,23 +83,28 @@ static bool next_task(dl_slurm_task *out, const char **at, const char *end)
     return true;
 }
 
-/* Append the tasks of squeue's output. */
-static diloco_status read_tasks(dl_slurm_tasks *out, const dl_buf *text)
+/* Append the tasks that squeue or sacct prints. */
+static diloco_status read_tasks(dl_slurm_tasks *out, const char *const *argv)
 {
-    const char *at = (const char *)text->data, *end = at ? at + text->len : NULL;
-    while (at != end) {
+    dl_command_result result;
+    diloco_status status = DILOCO_OK;
+    DL_TRY(dl_slurm_run(&result, argv, NULL));
+    const char *at = (const char *)result.out.data, *end = at ? at + result.out.len : NULL;
+    while (!status && at != end) {
         dl_slurm_task *task = dl_slurm_add(out);
-        if (!task) return dl_fail(DILOCO_ENOMEM, "out of memory for the queue");
-        (void)next_task(task, &at, end);
+        if (task)
+            (void)next_task(task, &at, end);
+        else
+            status = dl_fail(DILOCO_ENOMEM, "out of memory for the queue");
     }
-    return DILOCO_OK;
+    dl_buf_deinit(&result.out);
+    return status;
 }
 
 /* Run squeue with this filter. --states=all includes ended jobs that Slurm still has. The format is
  * that of next_task. */
 static diloco_status query(dl_slurm_tasks *out, dl_buf *filter)
 {
-    dl_command_result result;
     const char *const argv[] = {
         "squeue",
         "--noheader",
@@ -108,10 +114,16 @@ static diloco_status query(dl_slurm_tasks *out, dl_buf *filter)
         "--Format=JobArrayID:|,Name:|,State:|,exit_code:|,RestartCnt:|,NodeList:|,Reason:80",
         NULL};
     if (!argv[4]) return dl_fail(DILOCO_ENOMEM, "out of memory for the words of squeue");
-    DL_TRY(dl_slurm_run(&result, argv, NULL));
-    const diloco_status status = read_tasks(out, &result.out);
-    dl_buf_deinit(&result.out);
-    return status;
+    return read_tasks(out, argv);
+}
+
+/* "--jobs=17_0,17_2" */
+static diloco_status add_ids(dl_buf *out, const char *const *ids, size_t n)
+{
+    DL_TRY(dl_buf_addf(out, "--jobs="));
+    for (size_t i = 0; i < n; i++)
+        DL_TRY(dl_buf_addf(out, "%s%s", i ? "," : "", ids[i]));
+    return DILOCO_OK;
 }
 
 diloco_status dl_slurm_queue_find(dl_slurm_tasks *out, const dl_launch_spec *spec,
@@ -140,4 +152,47 @@ diloco_status dl_slurm_queue_look(dl_slurm_tasks *out, const dl_launch_spec *spe
     dl_buf_deinit(&filter);
     return status == DILOCO_EREFUSED && strstr(diloco_error_text(), "nvalid job id") ? DILOCO_OK
                                                                                      : status;
+}
+
+/* ---- the accounting database */
+
+/* Rewrite what sacct prints in another form than squeue: the state "CANCELLED by 1000", and the
+ * wait status "0:15", exit code and signal. */
+static void read_accounted(dl_slurm_task *task)
+{
+    char *state = task->field[DL_SLURM_STATE], *status = task->field[DL_SLURM_STATUS];
+    const char *colon = strchr(status, ':');
+    const long code = strtol(status, NULL, 10), signal = colon ? strtol(colon + 1, NULL, 10) : 0;
+    state[strcspn(state, " ")] = '\0';
+    snprintf(status, sizeof task->field[0], "%ld", (code & 255) << 8 | (signal & 127));
+    snprintf(task->field[DL_SLURM_RESTARTS], sizeof task->field[0], "-1");
+}
+
+/* sacct of Slurm 22.05 has no number of restarts, so the partition is in its place until
+ * read_accounted. A requeued job is listed by its last record. */
+diloco_status dl_slurm_queue_recall(dl_slurm_tasks *out, const dl_launch_spec *spec,
+                                    const char *const *ids, size_t n)
+{
+    dl_buf filter;
+    const size_t before = out->n;
+    (void)spec;
+    if (!dl_command_exists("sacct")) return DILOCO_OK;
+    dl_buf_init(&filter, LIST_MAX);
+    diloco_status status = add_ids(&filter, ids, n);
+    const char *const argv[] = {"sacct",
+                                "--allocations",
+                                "--noheader",
+                                "--parsable2",
+                                dl_buf_str(&filter),
+                                "--format=JobID,JobName,State,ExitCode,Partition,NodeList,Reason",
+                                NULL};
+    if (!status && !argv[4])
+        status = dl_fail(DILOCO_ENOMEM, "out of memory for the words of sacct");
+    if (!status) status = read_tasks(out, argv);
+    dl_buf_deinit(&filter);
+    for (size_t i = before; i < out->n; i++)
+        read_accounted(&out->at[i]);
+    return status == DILOCO_EUNREACHABLE && strstr(diloco_error_text(), "storage is disabled")
+               ? DILOCO_OK
+               : status;
 }

@@ -1,4 +1,4 @@
-/* slurm_queue.h - runs Slurm's commands, and lists tasks by squeue. */
+/* slurm_queue.h - runs Slurm's commands, and lists tasks by squeue and sacct. */
 #ifndef DL_LAUNCH_SLURM_QUEUE_H
 #define DL_LAUNCH_SLURM_QUEUE_H
 
@@ -11,11 +11,13 @@
 DL_MUST_CHECK diloco_status dl_slurm_run(dl_command_result *result, const char *const *argv,
                                          const char *in);
 
-/* The functions find and look of dl_slurm_commands (slurm_calls.h). Each returns DILOCO_ENOMEM, or
- * the errors of dl_slurm_run. */
+/* The functions find, look and recall of dl_slurm_commands (slurm_calls.h). Each returns
+ * DILOCO_ENOMEM, or the errors of dl_slurm_run. */
 DL_MUST_CHECK diloco_status dl_slurm_queue_find(dl_slurm_tasks *out, const dl_launch_spec *spec,
                                                 const dl_job *jobs, size_t n);
 DL_MUST_CHECK diloco_status dl_slurm_queue_look(dl_slurm_tasks *out, const dl_launch_spec *spec,
                                                 const dl_job *jobs, size_t n);
+DL_MUST_CHECK diloco_status dl_slurm_queue_recall(dl_slurm_tasks *out, const dl_launch_spec *spec,
+                                                  const char *const *ids, size_t n);
 
 #endif

@@ -4,8 +4,10 @@
 #include "check.h"
 #include "scratch.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char *const none[] = {NULL};
@@ -137,6 +139,59 @@ TEST(task_of_another_job_is_neither_stopped_nor_believed)
     CHECK_STR("", read_cancelled());
 }
 
+/* Poll ranks 0 to 4, which the queue has forgotten, with these lines of sacct. Rank 0 and 4 have an
+ * exit file. */
+static const dl_job *poll_forgotten(const char *sacct)
+{
+    static dl_job jobs[5];
+    static dl_config config;
+    const dl_launch_spec spec = {
+        .run = run, .config = &config, .on = "", .dir = scratch_root, .env = none, .secrets = none};
+    dl_config_init(&config);
+    CHECK_OK(dl_config_set(&config, "launch.timeout", "3600", "test"));
+    for (uint32_t i = 0; i < 5; i++) {
+        dl_job_init(&jobs[i], run, i, 3);
+        snprintf(jobs[i].id, sizeof jobs[i].id, "17_%u", i);
+        CHECK(!mkdir(scratch_path(jobs[i].name), 0700) || errno == EEXIST);
+    }
+    scratch_write("diloco-1f0c2ab9-r0-g3/exit", "exit 130 0\n", 11);
+    scratch_write("diloco-1f0c2ab9-r4-g3/exit", "exit 0 1\n", 9);
+    CHECK(!mkdir(scratch_path("bin"), 0700) || errno == EEXIST);
+    replace("squeue", "");
+    replace("sacct", sacct);
+    CHECK_INT(0, setenv("PATH", scratch_path("bin"), 1));
+    CHECK_OK(dl_executor_slurm.poll(&spec, jobs, 5));
+    return jobs;
+}
+
+TEST(accounting_tells_how_a_forgotten_task_ended)
+{
+    const dl_job *jobs =
+        poll_forgotten("echo '17_0|diloco-1f0c2ab9-g3|CANCELLED by 1000|0:0|low|n1|None'\n"
+                       "echo '17_1|diloco-1f0c2ab9-g3|TIMEOUT|0:0|low|n1|None'\n"
+                       "echo '17_2|diloco-1f0c2ab9-g3|RUNNING|0:0|low|n1|None'\n"
+                       "echo '17_3|diloco-1f0c2ab9-g3|FAILED|1:0|low|n1|None'\n"
+                       "echo '17_4|diloco-1f0c2ab9-g3|COMPLETED|0:0|low|n1|None'");
+    CHECK_INT(DL_JOB_CANCELLED, jobs[0].state); /* though its file has a replica's end */
+    CHECK_INT(DL_JOB_FAILED, jobs[1].state);
+    CHECK_INT(DL_JOB_LOST, jobs[2].state);
+    CHECK_CONTAINS("no longer has", jobs[2].message);
+    CHECK_INT(DL_JOB_LOST, jobs[3].state);
+    CHECK_CONTAINS("ended with 1 before its script", jobs[3].message);
+    CHECK_INT(DL_JOB_SUCCEEDED, jobs[4].state);
+}
+
+TEST(forgotten_task_is_known_by_its_file_alone_without_accounting)
+{
+    const dl_job *jobs = poll_forgotten("echo 'Slurm accounting storage is disabled' >&2\nexit 1");
+    CHECK_INT(DL_JOB_LOST, jobs[0].state);
+    CHECK_INT(130, jobs[0].exit_code);
+    CHECK_INT(DL_JOB_LOST, jobs[1].state);
+    CHECK_INT(DL_JOB_SUCCEEDED, jobs[4].state);
+}
+
 TEST_MAIN(time_limit_is_rounded_up_to_whole_minutes_and_no_further,
           percent_of_the_folder_is_written_twice_for_slurm, folder_with_a_backslash_is_refused,
-          task_of_another_job_is_neither_stopped_nor_believed)
+          task_of_another_job_is_neither_stopped_nor_believed,
+          accounting_tells_how_a_forgotten_task_ended,
+          forgotten_task_is_known_by_its_file_alone_without_accounting)

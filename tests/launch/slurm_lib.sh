@@ -1,5 +1,6 @@
 # slurm_lib.sh - the tests of the executor slurm share it: a real Slurm in the test's folder, with munged, slurmctld
-# and two slurmd on loopback, and tiny.toml for it. With rest=yes slurmctld also takes JSON Web Tokens.
+# and two slurmd on loopback, and tiny.toml for it. With rest=yes slurmctld also takes JSON Web Tokens. With
+# accounting=yes slurmdbd records the jobs in a MariaDB server of this folder.
 . "$(dirname "$0")/../e2e/lib.sh"
 
 leave_out() {
@@ -7,7 +8,7 @@ leave_out() {
     exit 77
 }
 PATH=$PATH:/usr/sbin
-for needed in munged slurmctld slurmd sbatch; do
+for needed in munged slurmctld slurmd sbatch ${accounting:+slurmdbd sacct mariadbd}; do
     command -v $needed >/dev/null || leave_out "needs $needed"
 done
 
@@ -45,6 +46,13 @@ munged --foreground --force --key-file="$here/slurm/munge.key" --socket="$here/s
     >slurm/munged.out 2>&1 &
 started="$started $!"
 host=$(hostname)
+store=none
+if [ -n "${accounting:-}" ]; then
+    store="slurmdbd
+AccountingStorageHost=127.0.0.1
+AccountingStoragePass=$here/slurm/munge.sock
+AccountingStoragePort=$(port)"
+fi
 cat >slurm/slurm.conf <<CONF
 ClusterName=test
 SlurmctldHost=$host(127.0.0.1)
@@ -73,7 +81,7 @@ ReturnToService=2
 KillWait=10
 MessageTimeout=10
 SchedulerParameters=sched_interval=1,bf_interval=1
-AccountingStorageType=accounting_storage/none
+AccountingStorageType=accounting_storage/$store
 JobCompType=jobcomp/none
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
@@ -84,6 +92,32 @@ PartitionName=high Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10 PreemptMo
 CONF
 export SLURM_CONF="$here/slurm/slurm.conf"
 wait_for [ -S slurm/munge.sock ]
+if [ -n "${accounting:-}" ]; then
+    export MYSQL_UNIX_PORT="$here/slurm/db.sock"
+    mkdir slurm/db
+    mariadbd --no-defaults --user="$(id -un)" --datadir="$here/slurm/db" --socket="$MYSQL_UNIX_PORT" \
+        --pid-file="$here/slurm/db.pid" --skip-networking --skip-grant-tables >slurm/db.out 2>&1 &
+    started="$started $!"
+    cat >slurm/slurmdbd.conf <<CONF
+AuthType=auth/munge
+AuthInfo=socket=$here/slurm/munge.sock
+DbdHost=$host
+DbdAddr=127.0.0.1
+DbdPort=${store##*=}
+SlurmUser=$(id -un)
+StorageType=accounting_storage/mysql
+StorageUser=root
+LogFile=$here/slurm/dbd.log
+PidFile=$here/slurm/dbd.pid
+CONF
+    chmod 600 slurm/slurmdbd.conf
+    wait_for [ -S slurm/db.sock ]
+    slurmdbd -D >slurm/dbd.out 2>&1 &
+    started="$started $!"
+    has_cluster() { sacctmgr --noheader list cluster >/dev/null 2>&1; }
+    wait_for has_cluster
+    sacctmgr --immediate add cluster test >>slurm/dbd.out 2>&1
+fi
 controller() {
     slurmctld -D -i >slurm/ctld.out 2>&1 &
     controller=$!
