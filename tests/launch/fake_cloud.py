@@ -99,6 +99,8 @@ class HfJobs(Fake):
 class Kubernetes(Fake):
     """Indexed Jobs with backoffLimitPerIndex 0 and a podFailurePolicy, Secrets, PodGroups, pods and their logs.
     POST /test/evict?pod=NAME ends a pod as an eviction does: the Job replaces it. The namespace "gone" does not exist.
+    The file "denied" has permissions that the user lacks, such as "delete pods".
+    With the file "kueue", which names LocalQueues, the cluster has Kueue; POST /test/resume resumes suspended Jobs.
     While the file no-output exists, no output of a pod can be read."""
 
     NOTE = "batch.kubernetes.io/job-completion-index"
@@ -149,6 +151,8 @@ class Kubernetes(Fake):
         return pods[-1]
 
     def status(self, job):
+        if job["spec"].get("suspend"):
+            return {"conditions": [{"type": "Suspended", "status": "True", "reason": "JobSuspended"}]}
         completed, failed, active = [], [], 0
         for index in range(job["spec"]["completions"]):
             pod = self.newest(job, index)
@@ -203,8 +207,24 @@ class Kubernetes(Fake):
         assert spec["completionMode"] == "Indexed" and spec["completions"] == spec["parallelism"]
         assert spec["template"]["spec"]["restartPolicy"] == "Never" and spec["backoffLimitPerIndex"] == 0
         self.jobs[body["metadata"]["name"]] = body
-        for index in range(spec["completions"]):
-            self.start_pod(body, index)
+        if spec.get("suspend"):
+            assert body["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] in self.queues()
+        else:
+            self.start_pods(body)
+
+    def start_pods(self, job):
+        for index in range(job["spec"]["completions"]):
+            self.start_pod(job, index)
+
+    def queues(self):
+        """The names of Kueue's queues; None without Kueue."""
+        path = self.folder.joinpath("kueue")
+        return path.read_text("ascii").split() if path.exists() else None
+
+    def answer_kueue(self, name):
+        if self.queues() is None or name and name not in self.queues():
+            self.refuse(404, "NotFound", "the server could not find the requested resource")
+        return {"kind": "LocalQueue"} if name else {"kind": "APIGroup", "preferredVersion": {"version": "v1beta1"}}
 
     def answer(self, method, path, query, headers, body):
         if path == "/test/evict":
@@ -212,9 +232,22 @@ class Kubernetes(Fake):
             pod["evicted"] = True
             pod["container"].stop()
             return {}
+        if path == "/test/resume":
+            for job in self.jobs.values():
+                if job["spec"].pop("suspend", False):
+                    self.start_pods(job)
+            return {}
         if self.folder.joinpath("token").exists() and \
                 headers.get("Authorization") != "Bearer " + self.folder.joinpath("token").read_text("ascii"):
             self.refuse(401, "Unauthorized", "Unauthorized")
+        if path == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":
+            asked = body["spec"]["resourceAttributes"]
+            denied = self.folder.joinpath("denied")
+            lacks = denied.exists() and f"{asked['verb']} {asked['resource']}" in denied.read_text("ascii").splitlines()
+            return {**body, "status": {"allowed": not lacks}}
+        kueue = re.fullmatch(r"/apis/kueue.x-k8s.io(?:/v1beta1/namespaces/default/localqueues/([\w.-]+))?", path)
+        if kueue:
+            return self.answer_kueue(kueue[1])
         found = re.fullmatch(r"/(?:api/v1|apis/[\w.]+/\w+)/namespaces/([\w-]+)/(\w+)(?:/([\w.-]+))?(/log)?", path)
         if found and found[1] == "gone":
             raise Refused(404, {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404,

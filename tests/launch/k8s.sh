@@ -34,6 +34,11 @@ expect_error 3 'launch.spot' diloco launch tiny.toml --store "$hub/cut" --set la
 expect_error 3 'User alice cannot access' diloco launch tiny.toml --store "$hub/cut" --set launch.project=other
 expect_error 1 'the cluster has no namespace gone: make it with' diloco launch tiny.toml --store "$hub/cut" \
     --set launch.project=gone
+echo 'delete pods' >api/denied
+expect_error 3 'you may not delete pods in the namespace default of the cluster' diloco launch tiny.toml \
+    --store "$hub/cut"
+! grep -q '"kind": "Job"' api/requests.jsonl || fail "a Job was created without the permission to delete its pods"
+rm api/denied
 expect_error 2 'the name of a namespace has at most 63' diloco launch tiny.toml --store "$hub/cut" \
     --set 'launch.project=default/pods/x?'
 expect_error 3 'replicas do not use Ray' diloco launch tiny.toml --store "$hub/cut" --set launch.k8s_kind=RayJob
@@ -146,6 +151,25 @@ bytes=$(wc -c <"kept/$other-r0-g0/log")
 [ "$bytes" -le 4194304 ] && [ "$bytes" -gt 4100000 ] || fail "$bytes bytes are kept"
 expect 0 diloco launch logs "$hub/other" --rank 2 --set "$kept"
 grep -q . out || fail "the output of a rank that was taken away is not kept"
+
+# A queue of Kueue has to exist. A Job waits in it until Kueue resumes the Job.
+store=$hub/queued
+queue="--set launch.gang=kueue --set launch.queue=team"
+# shellcheck disable=SC2086 # words
+expect_error 1 'the cluster has no Kueue' diloco launch tiny.toml --store "$store" $queue
+echo other >api/kueue
+# shellcheck disable=SC2086
+expect_error 1 'the namespace default has no such LocalQueue' diloco launch tiny.toml --store "$store" $queue
+expect_error 2 'the name of a queue of Kueue has lower-case' diloco launch tiny.toml --store "$store" \
+    --set launch.gang=kueue --set launch.queue=a/b
+echo team >api/kueue
+# shellcheck disable=SC2086
+launcher $queue
+is_suspended() { diloco launch status "$store" >out 2>err && grep -q '^r0 *PENDING .*suspended: waits for its queue' out; }
+wait_for is_suspended
+python3 -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], data=b"{}")' "$api/test/resume"
+ended 0
+[ "$(digest "$store")" = "$want" ] || fail "the run of a queue ends elsewhere"
 
 # Output that cannot be read does not keep a machine running.
 store=$hub/silent

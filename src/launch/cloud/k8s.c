@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "launch/cloud/k8s_job.h"
 #include "launch/cloud/k8s_output.h"
+#include "launch/cloud/k8s_ready.h"
 #include "launch/cloud/kubeconfig.h"
 #include "launch/executor_rows.h"
 
@@ -173,6 +174,7 @@ static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
     for (size_t i = 0; i < n; i++)
         list[i] = &jobs[i];
     diloco_status status = dl_kube_open(&rest, spec);
+    if (!status) status = dl_k8s_check_ready(&rest);
     if (!status && *spec->secrets) status = create_secret(&rest);
     if (!status) status = create_groups(&rest, list, n);
     dl_rest_deinit(&rest);

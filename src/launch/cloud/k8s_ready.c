@@ -1,0 +1,146 @@
+/* k8s_ready.c - see k8s_ready.h. */
+#include "launch/cloud/k8s_ready.h"
+
+#include <string.h>
+
+#define REVIEWS "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+#define KUEUE   "/apis/kueue.x-k8s.io"
+
+/* ---- permissions */
+
+/* The Role of docs/launch.md. `with`: the option that needs the permission, NULL: always. */
+static const struct {
+    const char *group, *resource, *part, *verb, *with;
+} permissions[] = {
+    {"batch", "jobs", "", "create", NULL},
+    {"batch", "jobs", "", "get", NULL},
+    {"batch", "jobs", "", "delete", NULL},
+    {"", "pods", "", "list", NULL},
+    {"", "pods", "", "delete", NULL},
+    {"", "pods", "log", "get", NULL},
+    {"", "secrets", "", "create", "secrets"},
+    {"", "secrets", "", "update", "secrets"},
+    {"", "secrets", "", "delete", "secrets"},
+    {"scheduling.volcano.sh", "podgroups", "", "create", "volcano"},
+    {"scheduling.volcano.sh", "podgroups", "", "deletecollection", "volcano"},
+};
+
+static bool is_needed(const dl_launch_spec *spec, const char *with)
+{
+    if (!with) return true;
+    return strcmp(with, "secrets") == 0 ? *spec->secrets != NULL
+                                        : strcmp(with, spec->config->launch_gang) == 0;
+}
+
+/* Ask the API server whether this user has permission i. Every user may ask that, unless the
+ * cluster's own rules forbid it. */
+static diloco_status check_permission(dl_rest *rest, size_t i)
+{
+    dl_rest_call call;
+    dl_rest_response response;
+    bool allowed = true;
+    dl_rest_call_init(&call, "POST", "the permissions of the launcher");
+    dl_json *j = &call.json;
+    dl_json_object(j, NULL);
+    dl_json_str(j, "apiVersion", "authorization.k8s.io/v1");
+    dl_json_str(j, "kind", "SelfSubjectAccessReview");
+    dl_json_object(j, "spec");
+    dl_json_object(j, "resourceAttributes");
+    dl_json_str(j, "namespace", rest->project);
+    dl_json_str(j, "group", permissions[i].group);
+    dl_json_str(j, "resource", permissions[i].resource);
+    if (*permissions[i].part) dl_json_str(j, "subresource", permissions[i].part);
+    dl_json_str(j, "verb", permissions[i].verb);
+    dl_json_end(j);
+    dl_json_end(j);
+    dl_json_end(j);
+    diloco_status status = dl_rest_path(&call, REVIEWS);
+    if (!status) status = dl_rest_do(rest, &call, &response);
+    if (!status) {
+        const dl_json_value result = dl_json_get(response.json, "status");
+        if (dl_rest_is_good(&response) && dl_json_read_bool(&allowed, result, "allowed"))
+            status = dl_fail(DILOCO_EPROTO, "Kubernetes did not say whether a call is allowed");
+        else if (response.status == 401)
+            status = dl_rest_refused(rest, &call, &response);
+        dl_buf_deinit(&response.text);
+    }
+    dl_rest_call_deinit(&call);
+    if (status || allowed) return status;
+    return dl_fail(DILOCO_EREFUSED,
+                   "you may not %s %s%s%s in the namespace %.63s of the cluster, so a launch could "
+                   "not be followed to its end: ask for the Role in docs/launch.md",
+                   permissions[i].verb, permissions[i].resource, *permissions[i].part ? "/" : "",
+                   permissions[i].part, rest->project);
+}
+
+/* ---- Kueue */
+
+/* Set `version` to the version of Kueue's API that the cluster prefers. Every user may read the
+ * groups of an API server. */
+static diloco_status find_version(char version[32], dl_rest *rest)
+{
+    dl_rest_call call;
+    dl_rest_response response;
+    dl_rest_call_init(&call, "GET", "Kueue");
+    diloco_status status = dl_rest_path(&call, KUEUE);
+    if (!status) status = dl_rest_do(rest, &call, &response);
+    if (!status) {
+        dl_rest_text(version, 32, response.json, "preferredVersion.version");
+        const size_t len = strspn(version, "abcdefghijklmnopqrstuvwxyz0123456789");
+        if (response.status == 404)
+            status = dl_fail(DILOCO_ENOENT,
+                             "launch.gang = \"kueue\": the cluster has no Kueue, and nothing else "
+                             "would start the Job; install it, or leave the option out");
+        else if (!dl_rest_is_good(&response))
+            status = dl_rest_refused(rest, &call, &response);
+        else if (!len || version[len])
+            status = dl_fail(DILOCO_EPROTO, "Kueue: the cluster gave no version of its API");
+        dl_buf_deinit(&response.text);
+    }
+    dl_rest_call_deinit(&call);
+    return status;
+}
+
+static diloco_status find_queue(dl_rest *rest, const char *version, const char *queue)
+{
+    dl_rest_call call;
+    dl_rest_response response;
+    dl_rest_call_init(&call, "GET", queue);
+    diloco_status status = dl_rest_path(&call, KUEUE "/%s/namespaces/%s/localqueues/%s", version,
+                                        rest->project, queue);
+    if (!status) status = dl_rest_do(rest, &call, &response);
+    if (!status) {
+        if (response.status == 404)
+            status = dl_fail(DILOCO_ENOENT,
+                             "launch.queue = \"%.63s\": the namespace %.63s has no such LocalQueue "
+                             "of Kueue; list them with  kubectl get localqueues --namespace %.63s",
+                             queue, rest->project, rest->project);
+        else if (!dl_rest_is_good(&response) && response.status != 403)
+            status = dl_rest_refused(rest, &call, &response);
+        dl_buf_deinit(&response.text);
+    }
+    dl_rest_call_deinit(&call);
+    return status;
+}
+
+/* The name goes into a path as it is, so only characters of a Kubernetes name are accepted. */
+static diloco_status check_queue(dl_rest *rest)
+{
+    char version[32];
+    const char *queue = rest->spec->config->launch_queue;
+    if (strspn(queue, "abcdefghijklmnopqrstuvwxyz0123456789.-") != strlen(queue))
+        return dl_fail(DILOCO_EINVAL,
+                       "launch.queue = \"%.63s\": the name of a queue of Kueue has lower-case "
+                       "letters, digits, '-' and '.'",
+                       queue);
+    DL_TRY(find_version(version, rest));
+    return find_queue(rest, version, queue);
+}
+
+diloco_status dl_k8s_check_ready(dl_rest *rest)
+{
+    if (rest->spec->dry) return DILOCO_OK;
+    for (size_t i = 0; i < sizeof permissions / sizeof *permissions; i++)
+        if (is_needed(rest->spec, permissions[i].with)) DL_TRY(check_permission(rest, i));
+    return strcmp(rest->spec->config->launch_gang, "kueue") == 0 ? check_queue(rest) : DILOCO_OK;
+}
