@@ -192,6 +192,23 @@ printf '%s\n' "$PWD/far" "part-0 of 2 for $(cd far && echo diloco-*-r0-g0)" | cm
 expect 0 look status batch
 grep -q '^r0 *SUCCEEDED' out || fail "rank 0 has not succeeded: $(cat out)"
 
+# A script whose ranks are the replicas of a run: each host has the run's address and its rank. The batch is complete
+# with the run.
+rm -rf far/diloco-*
+expect 0 diloco launch tiny.toml --store scripted --prepare --on "ssh://$a,$b"
+cat >replicas.toml <<TOML
+[run]
+replicas = 2
+[job]
+command = ["sh", "-c", "exec $program join \$DILOCO_STORE --rank \$DILOCO_RANK --set run.threads=1 --set data.train_path=$PWD/text.txt"]
+run = "$PWD/scripted"
+$(sed -n '/^\[launch\]/,$p' tiny.toml)
+TOML
+expect 0 diloco launch job replicas.toml --store scripts --on "ssh://$a,$b"
+[ "$(digest scripted)" = "$want" ] || fail "by a script, the run ends elsewhere"
+expect 0 look status scripts
+grep -q '2 replicas wanted, the batch is complete$' out || fail "not the state of the batch: $(cat out)"
+
 # A wheel as the program: pip installs it on the host, offline. Its package is there for a command, and a file that is
 # changed is replaced before it is used.
 if python3 -m pip --version >/dev/null 2>&1; then
