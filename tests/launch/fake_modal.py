@@ -4,6 +4,7 @@
 
 A sandbox is a process of this machine, whose environment begins empty. The folder MODAL_FAKE has requests.jsonl, each
 call of the module; sandboxes/<id>/ with name, pid, exit, tags and log; and fault: while it exists, the command fails."""
+import contextlib
 import json
 import os
 import pathlib
@@ -148,7 +149,8 @@ class Sandbox:
         children = subprocess.run(["pgrep", "-P", (self.folder / "pid").read_text("ascii")], capture_output=True,
                                   text=True, check=False).stdout.split()
         for child in children:
-            os.kill(int(child), signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # ended meanwhile, as by another launcher
+                os.kill(int(child), signal.SIGKILL)
 
 
 def main():

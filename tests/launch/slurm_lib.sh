@@ -113,9 +113,12 @@ CONF
     chmod 600 slurm/slurmdbd.conf
     wait_for [ -S slurm/db.sock ]
     slurmdbd -D >slurm/dbd.out 2>&1 &
-    started="$started $!"
-    has_cluster() { sacctmgr --noheader list cluster >/dev/null 2>&1; }
+    dbd=$!
+    started="$started $dbd"
+    # slurmdbd 24.11 does not work with MariaDB 11.8.
+    has_cluster() { gone $dbd || sacctmgr --noheader list cluster >/dev/null 2>&1; }
     wait_for has_cluster
+    ! gone $dbd || leave_out "slurmdbd ends: $(tail -n 1 slurm/dbd.out)"
     sacctmgr --immediate add cluster test >>slurm/dbd.out 2>&1
 fi
 controller() {
