@@ -101,6 +101,7 @@ class Kubernetes(Fake):
     POST /test/evict?pod=NAME ends a pod as an eviction does: the Job replaces it. The namespace "gone" does not exist.
     The file "denied" has permissions that the user lacks, such as "delete pods".
     With the file "kueue", which names LocalQueues, the cluster has Kueue; POST /test/resume resumes suspended Jobs.
+    With the file "volcano" it has Volcano, but no scheduler: pods start at once.
     While the file no-output exists, no output of a pod can be read."""
 
     NOTE = "batch.kubernetes.io/job-completion-index"
@@ -245,6 +246,10 @@ class Kubernetes(Fake):
             denied = self.folder.joinpath("denied")
             lacks = denied.exists() and f"{asked['verb']} {asked['resource']}" in denied.read_text("ascii").splitlines()
             return {**body, "status": {"allowed": not lacks}}
+        if path == "/apis/scheduling.volcano.sh/v1beta1":
+            if not self.folder.joinpath("volcano").exists():
+                self.refuse(404, "NotFound", "the server could not find the requested resource")
+            return {"kind": "APIResourceList"}
         kueue = re.fullmatch(r"/apis/kueue.x-k8s.io(?:/v1beta1/namespaces/default/localqueues/([\w.-]+))?", path)
         if kueue:
             return self.answer_kueue(kueue[1])

@@ -171,6 +171,20 @@ python3 -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], data
 ended 0
 [ "$(digest "$store")" = "$want" ] || fail "the run of a queue ends elsewhere"
 
+# Without Volcano nothing is created; with it, the Job's pods belong to its PodGroup.
+store=$hub/gang
+made=$(grep -c '"method": "POST"' api/requests.jsonl)
+asked() { grep -c selfsubjectaccessreviews api/requests.jsonl; }
+reviews=$(asked)
+expect_error 1 'the cluster has no Volcano' diloco launch tiny.toml --store "$store" --set launch.gang=volcano
+[ $(($(grep -c '"method": "POST"' api/requests.jsonl) - made)) = $(($(asked) - reviews)) ] ||
+    fail "something was created without Volcano"
+: >api/volcano
+launcher --set launch.gang=volcano
+ended 0
+[ "$(digest "$store")" = "$want" ] || fail "the run of a gang ends elsewhere"
+grep -q '"kind": "PodGroup".*"minMember": 2' api/requests.jsonl || fail "no PodGroup of both replicas"
+
 # Output that cannot be read does not keep a machine running.
 store=$hub/silent
 launcher --set trainer.rounds=9000

@@ -51,8 +51,8 @@ static bool is_id(const dl_job *job)
 
 /* ---- creating */
 
-/* The error of a refused creation. A 404 is that of a namespace or of a kind of object that the
- * cluster does not have. The answer names a namespace in its details. */
+/* The error of a refused creation. A namespace that the cluster does not have is in the answer's
+ * details. */
 static diloco_status refuse_creation(const dl_rest *rest, const dl_rest_call *call,
                                      const dl_rest_response *response)
 {
@@ -63,9 +63,6 @@ static diloco_status refuse_creation(const dl_rest *rest, const dl_rest_call *ca
                        "the cluster has no namespace %.63s: make it with  kubectl create namespace "
                        "%.63s, or set launch.project to another one",
                        rest->project, rest->project);
-    if (response->status == 404 && memmem(call->path.data, call->path.len, "/podgroups", 10))
-        return dl_fail(DILOCO_ENOENT, "launch.gang = \"volcano\": the cluster has no Volcano; "
-                                      "install it, or leave the option out");
     return dl_rest_refused(rest, call, response);
 }
 

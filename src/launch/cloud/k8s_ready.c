@@ -5,6 +5,7 @@
 
 #define REVIEWS "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 #define KUEUE   "/apis/kueue.x-k8s.io"
+#define VOLCANO "/apis/scheduling.volcano.sh/v1beta1"
 
 /* ---- permissions */
 
@@ -73,74 +74,77 @@ static diloco_status check_permission(dl_rest *rest, size_t i)
                    permissions[i].part, rest->project);
 }
 
-/* ---- Kueue */
+/* ---- the scheduler of launch.gang */
 
-/* Set `version` to the version of Kueue's API that the cluster prefers. Every user may read the
- * groups of an API server. */
-static diloco_status find_version(char version[32], dl_rest *rest)
+/* Look for what the cluster should have at `path`, and set `version` to the version that the answer
+ * prefers, if any. Something that the user may not look at (403) counts as found. */
+static diloco_status find(bool *found, char version[32], dl_rest *rest, const char *path,
+                          const char *what)
 {
     dl_rest_call call;
     dl_rest_response response;
-    dl_rest_call_init(&call, "GET", "Kueue");
-    diloco_status status = dl_rest_path(&call, KUEUE);
+    dl_rest_call_init(&call, "GET", what);
+    diloco_status status = dl_rest_path(&call, "%s", path);
     if (!status) status = dl_rest_do(rest, &call, &response);
     if (!status) {
+        *found = response.status != 404;
         dl_rest_text(version, 32, response.json, "preferredVersion.version");
-        const size_t len = strspn(version, "abcdefghijklmnopqrstuvwxyz0123456789");
-        if (response.status == 404)
-            status = dl_fail(DILOCO_ENOENT,
-                             "launch.gang = \"kueue\": the cluster has no Kueue, and nothing else "
-                             "would start the Job; install it, or leave the option out");
-        else if (!dl_rest_is_good(&response))
+        if (*found && !dl_rest_is_good(&response) && response.status != 403)
             status = dl_rest_refused(rest, &call, &response);
-        else if (!len || version[len])
-            status = dl_fail(DILOCO_EPROTO, "Kueue: the cluster gave no version of its API");
         dl_buf_deinit(&response.text);
     }
     dl_rest_call_deinit(&call);
     return status;
 }
 
-static diloco_status find_queue(dl_rest *rest, const char *version, const char *queue)
+/* Without its API nothing starts the pods. Every user may read what an API server has, unless the
+ * cluster's own rules forbid it. */
+static diloco_status check_api(char version[32], dl_rest *rest, const char *path, const char *name)
 {
-    dl_rest_call call;
-    dl_rest_response response;
-    dl_rest_call_init(&call, "GET", queue);
-    diloco_status status = dl_rest_path(&call, KUEUE "/%s/namespaces/%s/localqueues/%s", version,
-                                        rest->project, queue);
-    if (!status) status = dl_rest_do(rest, &call, &response);
-    if (!status) {
-        if (response.status == 404)
-            status = dl_fail(DILOCO_ENOENT,
-                             "launch.queue = \"%.63s\": the namespace %.63s has no such LocalQueue "
-                             "of Kueue; list them with  kubectl get localqueues --namespace %.63s",
-                             queue, rest->project, rest->project);
-        else if (!dl_rest_is_good(&response) && response.status != 403)
-            status = dl_rest_refused(rest, &call, &response);
-        dl_buf_deinit(&response.text);
-    }
-    dl_rest_call_deinit(&call);
-    return status;
+    bool found;
+    DL_TRY(find(&found, version, rest, path, name));
+    if (found) return DILOCO_OK;
+    return dl_fail(DILOCO_ENOENT,
+                   "launch.gang = \"%s\": the cluster has no %s, and nothing else would start the "
+                   "Job; install it, or leave the option out",
+                   rest->spec->config->launch_gang, name);
 }
 
-/* The name goes into a path as it is, so only characters of a Kubernetes name are accepted. */
+/* Names go into a path as they are, so only characters of names of Kubernetes are accepted. */
+static bool is_plain(const char *name)
+{
+    return *name && !name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789.-")];
+}
+
 static diloco_status check_queue(dl_rest *rest)
 {
-    char version[32];
+    char version[32], path[256];
+    bool found;
     const char *queue = rest->spec->config->launch_queue;
-    if (strspn(queue, "abcdefghijklmnopqrstuvwxyz0123456789.-") != strlen(queue))
+    if (!is_plain(queue))
         return dl_fail(DILOCO_EINVAL,
                        "launch.queue = \"%.63s\": the name of a queue of Kueue has lower-case "
                        "letters, digits, '-' and '.'",
                        queue);
-    DL_TRY(find_version(version, rest));
-    return find_queue(rest, version, queue);
+    DL_TRY(check_api(version, rest, KUEUE, "Kueue"));
+    if (!is_plain(version)) return DILOCO_OK;
+    snprintf(path, sizeof path, KUEUE "/%s/namespaces/%.63s/localqueues/%.128s", version,
+             rest->project, queue);
+    DL_TRY(find(&found, version, rest, path, queue));
+    if (found) return DILOCO_OK;
+    return dl_fail(DILOCO_ENOENT,
+                   "launch.queue = \"%.63s\": the namespace %.63s has no such LocalQueue of Kueue; "
+                   "list them with  kubectl get localqueues --namespace %.63s",
+                   queue, rest->project, rest->project);
 }
 
 diloco_status dl_k8s_check_ready(dl_rest *rest)
 {
+    char version[32];
+    const char *gang = rest->spec->config->launch_gang;
     if (rest->spec->dry) return DILOCO_OK;
     for (size_t i = 0; i < sizeof permissions / sizeof *permissions; i++)
         if (is_needed(rest->spec, permissions[i].with)) DL_TRY(check_permission(rest, i));
-    return strcmp(rest->spec->config->launch_gang, "kueue") == 0 ? check_queue(rest) : DILOCO_OK;
+    if (strcmp(gang, "kueue") == 0) return check_queue(rest);
+    return strcmp(gang, "volcano") == 0 ? check_api(version, rest, VOLCANO, "Volcano") : DILOCO_OK;
 }
