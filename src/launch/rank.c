@@ -10,12 +10,6 @@
 /* Looks that a replica waits before it is started again the first time after its store failed. */
 enum { FIRST_PAUSE = 8 };
 
-double dl_control_period(const dl_control *c)
-{
-    return c->spec->config->launch_poll_s > 0 ? c->spec->config->launch_poll_s
-                                              : c->executor->poll_s;
-}
-
 bool dl_rank_is_unnamed(const dl_book_rank *r)
 {
     return r->started && !*r->job.id && !dl_job_is_over(r->job.state);

@@ -3,10 +3,7 @@
 #ifndef DL_LAUNCH_RANK_H
 #define DL_LAUNCH_RANK_H
 
-#include "launch/supervisor.h"
-
-/* Returns the seconds between two looks: launch.poll, or the executor's own. */
-double dl_control_period(const dl_control *control);
+#include "launch/launch_control.h"
 
 /* Returns true if the rank was announced, and not named by the backend. Its launcher was
  * interrupted, or is at work. */

@@ -3,27 +3,14 @@
  * killed between any two steps. dl_control_follow repeats it. */
 #include "launch/supervisor.h"
 
+#include "launch/orphans.h"
 #include "launch/rank.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Between two looks at `stop`. */
 #define SLICE (100 * DL_MILLISECOND)
-
-/* Report a line to a person. */
-static void print_line(const dl_control *c, const char *format, ...) DL_PRINTF(2, 3);
-static void print_line(const dl_control *c, const char *format, ...)
-{
-    char line[1024];
-    va_list args;
-    if (!c->on_notice) return;
-    va_start(args, format);
-    vsnprintf(line, sizeof line, format, args);
-    va_end(args);
-    c->on_notice(c->user, line);
-}
 
 /* Is it an error that may pass by itself, so that the replicas are not given up? */
 static bool may_pass(diloco_status status)
@@ -57,9 +44,9 @@ static bool is_current(const dl_job *known, const dl_job *polled)
 /* A generation above 0 is a restart, which a person wants to know. */
 static void print_state(const dl_control *c, const dl_job *job)
 {
-    print_line(c, "r%u: %s%s%s%s", job->rank, dl_job_state_name(job->state),
-               *job->message ? ": " : "", job->message,
-               job->generation && !dl_job_is_over(job->state) ? " (started again)" : "");
+    dl_control_print(c, "r%u: %s%s%s%s", job->rank, dl_job_state_name(job->state),
+                     *job->message ? ": " : "", job->message,
+                     job->generation && !dl_job_is_over(job->state) ? " (started again)" : "");
 }
 
 /* Copy the jobs that were launched and are not over to `jobs`, which has DL_JOBS_MAX places.
@@ -226,69 +213,6 @@ static uint32_t last_generation(const dl_book *book)
     return last;
 }
 
-bool dl_control_is_spent(const dl_control *c)
-{
-    return c->most_machine_s > 0 && dl_book_machine_seconds(c->book) >= c->most_machine_s;
-}
-
-/* Ask one orphan to stop. Its machine often cannot be reached, so an error is a notice at most:
- * with `report`, for an orphan that no restart follows. One that was stopped and whose output is
- * lost does not cost any more. */
-static void stop_orphan(const dl_control *c, dl_book_rank *r, bool report)
-{
-    dl_job job = r->orphan;
-    r->orphan_asked = true;
-    if (!c->executor->cancel(c->spec, &job, 1) || !report) return;
-    if (job.state == DL_JOB_CANCELLED)
-        print_line(c, "r%u: lost, and asked to stop (%.300s)", job.rank, diloco_error_text());
-    else
-        print_line(c,
-                   "r%u: lost, and cannot be asked to stop, so it may still run and cost (%.300s): "
-                   "diloco launch cancel asks it again",
-                   job.rank, diloco_error_text());
-}
-
-/* A replica that was lost without an answer may run on, and keep the next generation from its
- * state. Once its executor answers for it, stop it, and remember that it ran. With `all` the
- * orphans without an answer are asked to stop as well. */
-static diloco_status stop_orphans(const dl_control *c, bool all)
-{
-    size_t n = 0;
-    dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
-    if (!jobs) return dl_fail(DILOCO_ENOMEM, "not enough memory to look at lost replicas");
-    for (size_t i = 0; i < DL_JOBS_MAX; i++)
-        if (*c->book->ranks[i].orphan.id) {
-            jobs[n] = c->book->ranks[i].orphan;
-            jobs[n++].state = DL_JOB_RUNNING;
-        }
-    const bool answered = n && !c->executor->poll(c->spec, jobs, n);
-    for (size_t i = 0; i < n; i++) {
-        dl_book_rank *r = &c->book->ranks[jobs[i].rank];
-        const bool known = answered && !jobs[i].silent;
-        r->orphan_runs = known && !dl_job_is_over(jobs[i].state);
-        r->orphan_ran = r->orphan_ran || r->orphan_runs;
-        if (known && !r->orphan_runs) r->orphan.id[0] = '\0';
-        if (r->orphan_runs || (all && !known)) stop_orphan(c, r, all);
-    }
-    free(jobs);
-    return DILOCO_OK;
-}
-
-/* Ask replicas that were just lost to stop: one may still run, and cost. Each is asked once here,
- * without a poll before it; stop_orphans asks again as soon as its executor answers. One that the
- * executor itself has reported as lost is asked only before it is started again, since some
- * backends drop the output of a job that is stopped. */
-static void stop_lost(const dl_control *c)
-{
-    for (size_t i = 0; i < DL_JOBS_MAX; i++) {
-        dl_book_rank *r = &c->book->ranks[i];
-        if (!r->started || r->job.state != DL_JOB_LOST || !*r->orphan.id || r->orphan_asked)
-            continue;
-        const bool wanted = i < c->book->max && dl_rank_is_wanted(c, r) && !dl_control_is_spent(c);
-        if (wanted || r->job.silent) stop_orphan(c, r, !wanted);
-    }
-}
-
 /* The reason why a container that its backend starts again without end is given up; "": none. A
  * launcher that has not started it takes the newest process of the rank as the first of it. */
 static void judge_container(char why[128], const dl_control *c, dl_book_rank *r)
@@ -319,7 +243,7 @@ static diloco_status stop_containers(const dl_control *c)
         dl_job_set(&job, DL_JOB_LOST, -1, "%s", why);
         print_state(c, &job);
         DL_TRY(dl_book_state(c->book, &job));
-        if (*r->orphan.id) stop_orphan(c, r, true);
+        if (*r->orphan.id) dl_orphan_stop(c, r, true);
     }
     return DILOCO_OK;
 }
@@ -360,7 +284,7 @@ diloco_status dl_control_start(const dl_control *c)
     DL_TRY(read_book(c));
     if (c->book->cancelled)
         return dl_fail(DILOCO_EINTERRUPTED, "the launch was cancelled meanwhile");
-    stop_lost(c);
+    dl_orphans_stop_lost(c);
     return start_missing(c);
 }
 
@@ -421,7 +345,7 @@ diloco_status dl_control_cancel(const dl_control *c)
     DL_TRY(dl_book_cancel(c->book));
     const diloco_status status = stop_all(c, false);
     snprintf(why, sizeof why, "%s", status ? diloco_error_text() : "");
-    DL_TRY(stop_orphans(c, true));
+    DL_TRY(dl_orphans_stop(c, true));
     return status ? dl_fail(status, "%s", why) : DILOCO_OK;
 }
 
@@ -501,9 +425,9 @@ static diloco_status incomplete(const dl_control *c)
 static diloco_status look(const dl_control *c, bool *done, bool *idle)
 {
     DL_TRY(read_book(c));
-    DL_TRY(stop_orphans(c, false));
+    DL_TRY(dl_orphans_stop(c, false));
     DL_TRY(dl_control_poll(c));
-    stop_lost(c);
+    dl_orphans_stop_lost(c);
     DL_TRY(c->is_done(c->user, done));
     if (!c->book->cancelled && !*done) {
         DL_TRY(stop_containers(c));
@@ -512,7 +436,7 @@ static diloco_status look(const dl_control *c, bool *done, bool *idle)
     /* A cancel may have come while replicas were started. */
     if (c->book->cancelled || *done)
         DL_TRY(stop_all(c, !c->book->cancelled && !c->executor->caps.must_be_stopped));
-    if (c->book->cancelled) DL_TRY(stop_orphans(c, false));
+    if (c->book->cancelled) DL_TRY(dl_orphans_stop(c, false));
     DL_TRY(dl_control_stop_surplus(c));
     *idle = is_idle(c, *done || c->book->cancelled);
     return DILOCO_OK;
@@ -526,7 +450,7 @@ static diloco_status look_patiently(const dl_control *c, bool *done, bool *idle,
     if (!may_pass(status)) return status;
     if (strncmp(said, diloco_error_text(), 255) != 0) {
         snprintf(said, 256, "%s", diloco_error_text());
-        print_line(c, "%s; trying again", said);
+        dl_control_print(c, "%s; trying again", said);
     }
     return DILOCO_OK;
 }

@@ -20,28 +20,7 @@
 #ifndef DL_LAUNCH_SUPERVISOR_H
 #define DL_LAUNCH_SUPERVISOR_H
 
-#include "launch/book.h"
-
-/* The parts of a launch that work together. Everything is borrowed. */
-typedef struct dl_control {
-    const dl_launch_spec *spec;
-    const dl_executor *executor;
-    const char *what; /* "run" or "batch": the thing to complete, for messages */
-    dl_book *book;    /* bound to the executor (dl_book_bind) */
-    /* Seconds of machine time after which no replica is started any more; 0: no limit. */
-    double most_machine_s;
-    /* Set by a signal handler. Not 0: return, and leave the replicas running. NULL: never. */
-    const volatile int *stop;
-
-    void *user;
-    /* Set *done if the run is complete, and ranks[].processes of the book to the number of
-     * processes that the run has counted (P6). After an error it is called again at the next look.
-     * NULL: not known, for a control that neither follows nor starts replicas. */
-    diloco_status (*is_done)(void *user, bool *done);
-    /* Gets a line for a person about each change. NULL: silent. The line may quote a backend, so it
-     * is untrusted, and valid only during the call. */
-    void (*on_notice)(void *user, const char *line);
-} dl_control;
+#include "launch/launch_control.h"
 
 /* Returns true if a wanted replica has ended in a way that only a new "begin" restarts. */
 bool dl_control_is_stuck(const dl_control *control);
@@ -50,9 +29,6 @@ bool dl_control_is_stuck(const dl_control *control);
  * Returns DILOCO_EINTERRUPTED if the launch was cancelled, or an error of the store or the
  * executor. */
 DL_MUST_CHECK diloco_status dl_control_start(const dl_control *control);
-
-/* Returns true if the limit of machine time is reached. */
-bool dl_control_is_spent(const dl_control *control);
 
 /* dl_control_follow starts, follows and restarts until the run is complete and every replica is
  * over. Errors that may pass are reported once and waited out.

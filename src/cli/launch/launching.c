@@ -193,7 +193,7 @@ static void on_notice(void *user, const char *line)
     dl_launching_notice(user, line);
 }
 
-/* The control loop borrows all of it (launch/control.h). */
+/* The control loop borrows all of it (launch/launch_control.h). */
 static dl_control control_of(dl_launching *l)
 {
     return (dl_control){.spec = &l->spec,
