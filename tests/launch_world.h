@@ -24,6 +24,7 @@ static int launches[RANKS][GENERATIONS], cancels[RANKS];
 static int unanswered[RANKS]; /* requests to stop that did not arrive */
 static bool loses_output;     /* of a replica that is stopped */
 static diloco_status launch_fails;
+static uint32_t granted;      /* the backend refuses the ranks from here on */
 static int outage;            /* looks that the backend does not answer */
 static int run_is_done_after; /* looks; < 0: never */
 static volatile int stop;
@@ -45,6 +46,7 @@ static inline diloco_status fake_launch(const dl_launch_spec *spec, dl_job *jobs
     if (during_launch) during_launch();
     during_launch = NULL;
     for (size_t i = 0; i < n; i++) {
+        if (jobs[i].rank >= granted) return dl_fail(DILOCO_EREFUSED, "the fake's quota is used up");
         launches[jobs[i].rank][jobs[i].generation]++;
         snprintf(jobs[i].id, sizeof jobs[i].id, "id-%s", jobs[i].name);
     }
@@ -172,6 +174,7 @@ static inline fixture *begin(const char *name, uint32_t n, const char *restarts)
     memset(cancels, 0, sizeof cancels);
     memset(stopped, 0, sizeof stopped);
     launch_fails = DILOCO_OK;
+    granted = RANKS;
     loses_output = false;
     outage = 0;
     finishes = 0;

@@ -145,7 +145,8 @@ static diloco_status fold_start(dl_book *book, dl_json_value record)
         r->orphan_runs = r->orphan_ran = false;
         r->processes_before = -1;
         r->started = true;
-        r->again = false;
+        r->again = r->waits_long = false;
+        r->waits_since = 0;
         r->started_at = at;
         memcpy(r->by, by, sizeof by);
         dl_job_init(&r->job, book->run, (uint32_t)rank, (uint32_t)generation);
@@ -397,6 +398,16 @@ double dl_book_machine_seconds(const dl_book *book)
             sum += now - r->started_at;
     }
     return sum;
+}
+
+size_t dl_book_alive(const dl_book *book)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < DL_JOBS_MAX; i++) {
+        const dl_book_rank *r = &book->ranks[i];
+        n += r->started && *r->job.id && !dl_job_is_over(r->job.state);
+    }
+    return n;
 }
 
 /* All options of [launch] are compared, also those that were left out. */

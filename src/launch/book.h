@@ -35,6 +35,10 @@ typedef struct dl_book_rank {
     char by[33]; /* launcher that announced it, as dl_book.by */
     /* When this launcher first got no answer about it; 0: the last poll had one. */
     dl_time silent_since;
+    /* When this launcher first saw that it waits for a machine; 0: it does not wait. waits_long:
+     * the wait was reported. */
+    dl_time waits_since;
+    bool waits_long;
     /* The last generation that was lost, which may still run. An empty id: none, or it has
      * ended. */
     dl_job orphan;
@@ -96,6 +100,9 @@ DL_MUST_CHECK diloco_status dl_book_read(dl_book *book);
 /* Returns the seconds of machine time so far, those of running replicas included. A replica counts
  * from its "start" on, so that waiting in a queue counts, too. */
 double dl_book_machine_seconds(const dl_book *book);
+
+/* Returns the number of replicas that have an id and are not over. */
+size_t dl_book_alive(const dl_book *book);
 
 /* Returns true if the last "begin" has these settings and nothing was cancelled since: no new
  * "begin" is needed. */

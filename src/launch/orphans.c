@@ -22,7 +22,7 @@ void dl_orphan_stop(const dl_control *c, dl_book_rank *r, bool report)
 }
 
 /* The rank remembers that its orphan ran: a failure beside it is not the replica's own. */
-diloco_status dl_orphans_stop(const dl_control *c, bool all)
+diloco_status dl_orphans_poll(const dl_control *c)
 {
     size_t n = 0;
     dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
@@ -39,9 +39,19 @@ diloco_status dl_orphans_stop(const dl_control *c, bool all)
         r->orphan_runs = known && !dl_job_is_over(jobs[i].state);
         r->orphan_ran = r->orphan_ran || r->orphan_runs;
         if (known && !r->orphan_runs) r->orphan.id[0] = '\0';
-        if (r->orphan_runs || (all && !known)) dl_orphan_stop(c, r, all);
     }
     free(jobs);
+    return DILOCO_OK;
+}
+
+/* An orphan that still has an id runs, or did not answer. */
+diloco_status dl_orphans_stop(const dl_control *c, bool all)
+{
+    DL_TRY(dl_orphans_poll(c));
+    for (size_t i = 0; i < DL_JOBS_MAX; i++) {
+        dl_book_rank *r = &c->book->ranks[i];
+        if (*r->orphan.id && (r->orphan_runs || all)) dl_orphan_stop(c, r, all);
+    }
     return DILOCO_OK;
 }
 

@@ -11,9 +11,13 @@
  * notice at most: with `report`, for an orphan that no restart follows. */
 void dl_orphan_stop(const dl_control *control, dl_book_rank *rank, bool report);
 
-/* dl_orphans_stop asks the executor about all orphans. It stops those that run, and forgets those
- * that are over. With `all` those without an answer are asked to stop as well. Returns
- * DILOCO_ENOMEM; errors of the executor are reported at most. */
+/* dl_orphans_poll asks the executor about all orphans, and forgets those that are over: their ids
+ * are empty afterwards. One that keeps its id runs (orphan_runs), or has no answer. Returns
+ * DILOCO_ENOMEM; an executor that fails is no answer. */
+DL_MUST_CHECK diloco_status dl_orphans_poll(const dl_control *control);
+
+/* dl_orphans_stop polls the orphans and stops those that run; with `all` also those without an
+ * answer. Returns DILOCO_ENOMEM; errors of the executor are reported at most. */
 DL_MUST_CHECK diloco_status dl_orphans_stop(const dl_control *control, bool all);
 
 /* dl_orphans_stop_lost asks replicas that were just lost to stop, each once. One that the executor

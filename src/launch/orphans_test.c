@@ -74,6 +74,26 @@ TEST(cancel_stops_a_lost_replica_that_runs_on_and_names_one_that_does_not_answer
     dl_book_close(&f->book);
 }
 
+TEST(orphan_is_kept_until_its_executor_says_that_it_is_over)
+{
+    fixture *f = begin("kept", 1, "0");
+    CHECK_OK(dl_config_set(&f->config, "launch.lost_after", "0.1", "test"));
+    fate[0][0] = DL_JOB_RUNNING;
+    silent[0] = true;
+    CHECK_STATUS(DILOCO_EIO, dl_control_follow(&f->control));
+    const dl_book_rank *r = &f->book.ranks[0];
+    CHECK_OK(dl_orphans_poll(&f->control));
+    CHECK_STR("id-diloco-1f0c2ab9-r0-g0", r->orphan.id);
+    CHECK(!r->orphan_runs);
+    silent[0] = false;
+    CHECK_OK(dl_orphans_poll(&f->control));
+    CHECK(*r->orphan.id && r->orphan_runs);
+    fate[0][0] = DL_JOB_SUCCEEDED;
+    CHECK_OK(dl_orphans_poll(&f->control));
+    CHECK_STR("", r->orphan.id);
+    dl_book_close(&f->book);
+}
+
 TEST(replica_that_fails_beside_its_orphan_is_started_again_after_the_orphan_has_ended)
 {
     fixture *f = begin("orphan", 1, "1");
@@ -109,4 +129,5 @@ TEST_MAIN(silent_replica_without_restarts_is_asked_to_stop_when_it_is_given_up,
           silent_replica_without_restarts_is_stopped_once_its_machine_answers_again,
           cancel_stops_a_lost_replica_that_runs_on_and_names_one_that_does_not_answer,
           replica_that_fails_beside_its_orphan_is_started_again_after_the_orphan_has_ended,
-          replica_that_fails_after_its_orphan_has_ended_is_not_started_again)
+          replica_that_fails_after_its_orphan_has_ended_is_not_started_again,
+          orphan_is_kept_until_its_executor_says_that_it_is_over)

@@ -7,6 +7,10 @@
 /* How old another launcher's announcement without a handle has to be before this launcher takes it
  * over. It is longer than a launch call usually takes. */
 #define ADOPT_AFTER (60 * DL_SECOND)
+/* Seconds until a replica is asked for again that the backend has refused. Each generation of the
+ * rank doubles them, up to about an hour: each attempt adds two records to the book. */
+#define REFUSED_PAUSE 60
+enum { REFUSED_DOUBLINGS = 6 };
 /* Looks that a replica waits before it is started again the first time after its store failed. */
 enum { FIRST_PAUSE = 8 };
 
@@ -27,11 +31,22 @@ bool dl_rank_failed_beside_orphan(const dl_book_rank *r)
     return r->started && r->job.state == DL_JOB_FAILED && r->orphan_ran;
 }
 
+bool dl_rank_was_refused(const dl_book_rank *r)
+{
+    return r->started && r->job.state == DL_JOB_FAILED && !*r->job.id;
+}
+
+bool dl_control_has_enough(const dl_control *c)
+{
+    return c->book->min < c->book->max && dl_book_alive(c->book) >= c->book->min;
+}
+
 /* launch.restarts counts the generations that were lost since the last "begin". A failure beside an
  * orphan is not the replica's own, so it has no limit. */
 bool dl_rank_may_restart(const dl_control *c, const dl_book_rank *r)
 {
     if (dl_rank_failed_beside_orphan(r)) return true;
+    if (dl_rank_was_refused(r)) return dl_control_has_enough(c);
     return dl_job_may_be_restarted(&r->job) && (int64_t)r->lost <= c->spec->config->launch_restarts;
 }
 
@@ -47,14 +62,24 @@ bool dl_rank_is_missing(const dl_control *c, const dl_book_rank *r)
     return !r->started || r->again || (dl_job_is_over(r->job.state) && dl_rank_may_restart(c, r));
 }
 
-/* Is it too early to start a replica again whose store did not answer, or was full? The store needs
- * time to recover, and restarts are few. So a pause of FIRST_PAUSE looks comes before the next
- * generation, and doubles each time. A clock that was set back ends it. */
+/* Returns the seconds between the end of a failed generation and the start of the next one. A store
+ * that did not answer, or was full, needs time to recover, and restarts are few. So a pause of
+ * FIRST_PAUSE looks comes first, and doubles each time. */
+static double pause_of(const dl_control *c, const dl_book_rank *r)
+{
+    const uint32_t g = r->job.generation;
+    if (dl_rank_was_refused(r))
+        return ldexp(REFUSED_PAUSE, g < REFUSED_DOUBLINGS ? (int)g : REFUSED_DOUBLINGS);
+    return ldexp(FIRST_PAUSE * dl_control_period(c), (int)r->lost - 1);
+}
+
+/* Is it too early to start a replica again that has failed? A clock that was set back ends the
+ * pause. */
 static bool is_pausing(const dl_control *c, const dl_book_rank *r)
 {
     if (r->again || r->job.state != DL_JOB_FAILED || dl_rank_failed_beside_orphan(r)) return false;
     const double passed = dl_clock_wall() - r->ended_at;
-    return passed >= 0 && passed < ldexp(FIRST_PAUSE * dl_control_period(c), (int)r->lost - 1);
+    return passed >= 0 && passed < pause_of(c, r);
 }
 
 /* An orphan that runs has to end first. */

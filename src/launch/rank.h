@@ -17,6 +17,11 @@ bool dl_rank_is_open(const dl_control *control, const dl_book_rank *rank);
 /* Returns true if the rank failed while a lost generation of it ran on. The failure may be the
  * doing of that one, which holds the state folder, for example. */
 bool dl_rank_failed_beside_orphan(const dl_book_rank *rank);
+/* Returns true if the backend did not start the newest generation: it failed and has no id. */
+bool dl_rank_was_refused(const dl_book_rank *rank);
+/* Returns true if fewer replicas than the most are wanted at least (--replicas A..B), and that
+ * number runs. A refusal of the others does not end the launch then. */
+bool dl_control_has_enough(const dl_control *control);
 /* Returns true if the end of the newest generation permits another one without a new "begin". The
  * generation has to be over. */
 bool dl_rank_may_restart(const dl_control *control, const dl_book_rank *rank);

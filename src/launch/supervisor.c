@@ -78,6 +78,27 @@ static void judge_silence(const dl_control *c, dl_job *job)
     dl_job_set(job, DL_JOB_LOST, -1, "no answer for %.0f s: %.180s", limit, why);
 }
 
+/* Report once that a replica has waited for a machine for launch.lost_after seconds. It is not
+ * given up: a queue may be long, and only a person knows whether it is too long. */
+static void judge_wait(const dl_control *c, const dl_job *job)
+{
+    const double limit = c->spec->config->launch_lost_after_s;
+    dl_book_rank *r = &c->book->ranks[job->rank];
+    if (job->state != DL_JOB_PENDING && job->state != DL_JOB_STARTING) {
+        r->waits_since = 0;
+        r->waits_long = false;
+        return;
+    }
+    if (!r->waits_since) r->waits_since = dl_clock_now();
+    if (r->waits_long || dl_seconds(dl_clock_now() - r->waits_since) < limit) return;
+    r->waits_long = true;
+    dl_control_print(c,
+                     "r%u: %s for %.0f s%s%s. It is not given up; diloco launch cancel stops the "
+                     "%s, and the same command starts it again",
+                     job->rank, dl_job_state_name(job->state), limit, *job->message ? ": " : "",
+                     job->message, c->what);
+}
+
 /* Say why a rank is PENDING that another launcher has announced and not named. */
 static void explain_unnamed(const dl_control *c)
 {
@@ -105,6 +126,7 @@ diloco_status dl_control_poll(const dl_control *c)
         dl_job *known = &c->book->ranks[jobs[i].rank].job;
         if (!is_current(known, &jobs[i])) continue;
         judge_silence(c, &jobs[i]);
+        judge_wait(c, &jobs[i]);
         if (known->state != jobs[i].state) {
             print_state(c, &jobs[i]);
             status = dl_book_state(c->book, &jobs[i]);
@@ -149,7 +171,8 @@ static diloco_status check_ids(const dl_control *c, dl_job *jobs, size_t n)
 
 /* Give announced jobs of one generation to the backend, and write their handles. After an error
  * some may have been started: those with an id. The others stay announced if the error may pass, so
- * that the next look tries again, and are over otherwise. */
+ * that the next look tries again, and are over otherwise. A refusal is no error while enough
+ * replicas run: the others are asked for again after a pause. */
 static diloco_status launch_jobs(const dl_control *c, dl_job *jobs, size_t n)
 {
     diloco_status status = c->executor->launch(c->spec, jobs, n);
@@ -165,6 +188,11 @@ static diloco_status launch_jobs(const dl_control *c, dl_job *jobs, size_t n)
                    "not started: %.200s", why);
         print_state(c, &jobs[i]);
         DL_TRY(dl_book_state(c->book, &jobs[i]));
+    }
+    if (status && !may_pass(status) && dl_control_has_enough(c)) {
+        dl_control_print(c, "%zu replicas run, and %u are enough: more are asked for later",
+                         dl_book_alive(c->book), c->book->min);
+        return DILOCO_OK;
     }
     return status ? dl_fail(status, "%s", why) : DILOCO_OK;
 }
@@ -391,6 +419,17 @@ static bool is_idle(const dl_control *c, bool done)
     return true;
 }
 
+/* Report once that a replica is not started any more because of launch.budget, while others run. */
+static void report_budget(const dl_control *c, bool *reported)
+{
+    if (*reported || !dl_control_is_spent(c)) return;
+    for (uint32_t i = 0; i < c->book->max && !*reported; i++)
+        *reported = dl_rank_is_missing(c, &c->book->ranks[i]);
+    if (*reported)
+        dl_control_print(c, "launch.budget is used up: no replica is started any more, and those "
+                            "that run continue");
+}
+
 /* The error for a run that is not complete although every replica is over. It names the first one
  * that did not succeed. */
 static diloco_status incomplete(const dl_control *c)
@@ -465,8 +504,9 @@ static void finish(const dl_control *c)
 diloco_status dl_control_follow(const dl_control *c)
 {
     char said[256] = "";
-    for (bool done = false, idle = false;;) {
+    for (bool done = false, idle = false, spent = false;;) {
         DL_TRY(look_patiently(c, &done, &idle, said));
+        if (!done && !idle) report_budget(c, &spent);
         if (idle) finish(c);
         if (idle && c->book->cancelled)
             return dl_fail(DILOCO_EINTERRUPTED, "the launch was cancelled");

@@ -13,10 +13,11 @@
  * A launcher ends with DILOCO_EREFUSED when another one has begun the run with another executor,
  * which is possible once every replica is over.
  *
- * A replica that FAILED is not started again, since the next one would fail, too. There are two
+ * A replica that FAILED is not started again, since the next one would fail, too. There are three
  * exceptions. One is exit code 4, the store did not answer or was full: the next one is started
- * after a pause, which doubles. The other is a failure while an earlier generation of it still ran:
- * that one is stopped first. */
+ * after a pause, which doubles. The second is a failure while an earlier generation of it still
+ * ran: that one is stopped first. The third is a replica that the backend refused to start, while
+ * as many run as are wanted at least (--replicas A..B): it is asked for again after a pause. */
 #ifndef DL_LAUNCH_SUPERVISOR_H
 #define DL_LAUNCH_SUPERVISOR_H
 

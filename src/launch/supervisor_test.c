@@ -109,6 +109,46 @@ TEST(a_replica_without_an_answer_is_lost_after_the_limit)
     dl_book_close(&f->book);
 }
 
+/* Counts the lines with this text, and keeps the last one. */
+static const char *counted_text;
+static char last_notice[256];
+static int counted;
+static void count_notices(void *user, const char *line)
+{
+    (void)user;
+    if (!strstr(line, counted_text)) return;
+    counted++;
+    snprintf(last_notice, sizeof last_notice, "%s", line);
+}
+
+static void count_in(fixture *f, const char *text)
+{
+    f->control.on_notice = count_notices;
+    counted_text = text;
+    counted = 0;
+}
+
+TEST(replica_that_waits_for_a_machine_is_reported_once_and_not_given_up)
+{
+    fixture *f = begin("waits", 1, "0");
+    CHECK_OK(dl_config_set(&f->config, "launch.lost_after", "1000", "test"));
+    count_in(f, "It is not given up");
+    fate[0][0] = DL_JOB_PENDING;
+    CHECK_OK(dl_control_start(&f->control));
+    CHECK_OK(dl_control_poll(&f->control));
+    CHECK_INT(0, counted);
+    f->book.ranks[0].waits_since -= 1000 * DL_SECOND;
+    CHECK_OK(dl_control_poll(&f->control));
+    CHECK_OK(dl_control_poll(&f->control));
+    CHECK_INT(1, counted);
+    CHECK_CONTAINS("r0: PENDING for 1000 s: fate", last_notice);
+    CHECK_INT(DL_JOB_PENDING, f->book.ranks[0].job.state);
+    fate[0][0] = DL_JOB_RUNNING;
+    CHECK_OK(dl_control_poll(&f->control));
+    CHECK_INT(0, (int)f->book.ranks[0].waits_since);
+    dl_book_close(&f->book);
+}
+
 TEST(a_backend_that_fails_for_300_looks_costs_no_replica)
 {
     fixture *f = begin("outage", 2, "3");
@@ -137,6 +177,54 @@ TEST(a_launch_that_the_backend_refuses_is_recorded_and_can_be_repeated)
     CHECK_OK(dl_book_begin(&f->book, &f->spec, "fake", 1, 1));
     CHECK_OK(dl_control_follow(&f->control));
     CHECK_INT(1, launches[0][1]);
+    dl_book_close(&f->book);
+}
+
+/* A launch of at least 2 and at most 3 replicas, of which the backend grants some. */
+static fixture *begin_with(const char *name, uint32_t n)
+{
+    fixture *f = begin(name, 3, "0");
+    CHECK_OK(dl_book_scale(&f->book, 2, 3));
+    fate[0][0] = fate[1][0] = fate[2][1] = DL_JOB_RUNNING;
+    granted = n;
+    return f;
+}
+
+TEST(launch_goes_on_with_enough_replicas_and_asks_for_the_others_after_a_pause)
+{
+    fixture *f = begin_with("enough", 2);
+    CHECK_OK(dl_control_start(&f->control));
+    CHECK_INT(1, launches[0][0] * launches[1][0]);
+    CHECK_INT(DL_JOB_FAILED, f->book.ranks[2].job.state);
+    CHECK_CONTAINS("quota", f->book.ranks[2].job.message);
+    CHECK(!dl_control_is_stuck(&f->control));
+    granted = RANKS;
+    CHECK_OK(dl_control_start(&f->control));
+    CHECK_INT(0, launches[2][1]);
+    f->book.ranks[2].ended_at -= 60;
+    CHECK_OK(dl_control_start(&f->control));
+    CHECK_INT(1, launches[2][1]);
+    CHECK_INT(0, launches[0][1] + launches[1][1]);
+    dl_book_close(&f->book);
+}
+
+TEST(complete_run_does_not_ask_for_refused_replicas_again)
+{
+    fixture *f = begin_with("granted", 2);
+    fate[0][0] = fate[1][0] = DL_JOB_SUCCEEDED;
+    run_is_done_after = 1;
+    CHECK_OK(dl_control_follow(&f->control));
+    CHECK_INT(0, launches[2][0] + launches[2][1]);
+    dl_book_close(&f->book);
+}
+
+TEST(launch_ends_when_the_backend_grants_fewer_replicas_than_are_wanted_at_least)
+{
+    fixture *f = begin_with("too-few", 1);
+    CHECK_STATUS(DILOCO_EREFUSED, dl_control_follow(&f->control));
+    CHECK_CONTAINS("quota", diloco_error_text());
+    CHECK_INT(1, (int)dl_book_alive(&f->book));
+    CHECK(dl_control_is_stuck(&f->control));
     dl_book_close(&f->book);
 }
 
@@ -351,6 +439,29 @@ TEST(a_lost_replica_is_not_started_again_once_the_budget_is_used)
     dl_book_close(&f->book);
 }
 
+/* r1 ends at the third look. */
+static diloco_status end_r1_later(void *user, bool *done)
+{
+    static int looks;
+    (void)user;
+    *done = false;
+    if (++looks == 3) fate[1][0] = DL_JOB_SUCCEEDED;
+    return DILOCO_OK;
+}
+
+TEST(end_of_the_budget_is_reported_once_while_other_replicas_run)
+{
+    fixture *f = begin("spent", 2, "5");
+    fate[0][0] = DL_JOB_LOST;
+    fate[1][0] = DL_JOB_RUNNING;
+    f->control.most_machine_s = 1e-9;
+    f->control.is_done = end_r1_later;
+    count_in(f, "no replica is started any more, and those that run continue");
+    CHECK_STATUS(DILOCO_EREFUSED, dl_control_follow(&f->control));
+    CHECK_INT(1, counted);
+    dl_book_close(&f->book);
+}
+
 static void open_other(const char *name)
 {
     CHECK_OK(dl_book_open(&other, scratch_path(name), run, &fake));
@@ -467,8 +578,12 @@ TEST_MAIN(each_rank_is_started_once_and_the_run_ends_when_the_store_says_so,
           pause_after_each_end_by_an_unreachable_store_is_twice_the_one_before,
           exit_codes_do_not_complete_a_run_and_do_not_fail_a_complete_one,
           a_replica_without_an_answer_is_lost_after_the_limit,
+          replica_that_waits_for_a_machine_is_reported_once_and_not_given_up,
           a_backend_that_fails_for_300_looks_costs_no_replica,
           a_launch_that_the_backend_refuses_is_recorded_and_can_be_repeated,
+          launch_goes_on_with_enough_replicas_and_asks_for_the_others_after_a_pause,
+          complete_run_does_not_ask_for_refused_replicas_again,
+          launch_ends_when_the_backend_grants_fewer_replicas_than_are_wanted_at_least,
           an_announced_start_is_launched_by_the_next_launcher,
           container_whose_replica_does_not_begin_is_given_up_after_the_limit,
           container_that_is_started_more_often_than_restarts_permit_is_given_up,
@@ -481,6 +596,7 @@ TEST_MAIN(each_rank_is_started_once_and_the_run_ends_when_the_store_says_so,
           ranks_above_the_wanted_number_are_stopped,
           surplus_replica_without_an_answer_leaves_none_after_it_running,
           a_lost_replica_is_not_started_again_once_the_budget_is_used,
+          end_of_the_budget_is_reported_once_while_other_replicas_run,
           generation_that_another_launcher_starts_during_a_poll_is_not_started_again,
           end_that_another_launcher_reports_during_a_poll_is_kept,
           launcher_ends_when_another_one_begins_with_another_executor,

@@ -5,6 +5,7 @@
  * executor, and scale changes the book. None of them starts a replica: only launch does. */
 #include "cli/display/units.h"
 #include "cli/launch/launch_forecast.h"
+#include "launch/orphans.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -22,6 +23,17 @@ static void print_job(const dl_job *job)
     dl_printable_line(id, sizeof id, *job->id ? job->id : "-");
     printf("r%-4" PRIu32 " %-9s  %-28s %s%s%s%s\n", job->rank, dl_job_state_name(job->state),
            job->name, id, *message ? "  " : "", message, job->silent ? "  (no answer)" : "");
+}
+
+/* A lost replica that may run and cost, also after the next generation was started. */
+static void print_orphan(const dl_book_rank *r)
+{
+    char id[DL_JOB_ID_MAX + 1];
+    if (!*r->orphan.id) return;
+    dl_printable_line(id, sizeof id, r->orphan.id);
+    printf("r%-4" PRIu32 " %-9s  %-28s %s  lost, %s: diloco launch cancel stops it\n",
+           r->orphan.rank, "ORPHAN", r->orphan.name, id,
+           r->orphan_runs ? "and runs" : "and may run (no answer)");
 }
 
 /* The time and cost from now to the end, for a run with a known speed. A store that does not
@@ -61,6 +73,8 @@ static void print_status(const dl_launched *l)
     putchar('\n');
     for (size_t i = 0; i < DL_JOBS_MAX; i++)
         if (l->book.ranks[i].started) print_job(&l->book.ranks[i].job);
+    for (size_t i = 0; i < DL_JOBS_MAX; i++)
+        print_orphan(&l->book.ranks[i]);
     printf("machine time: %s%s\n", dl_time_text(time, dl_book_machine_seconds(&l->book)),
            dl_launched_cost_text(cost, l->options, dl_book_machine_seconds(&l->book)));
     print_forecast(l);
@@ -69,9 +83,25 @@ static void print_status(const dl_launched *l)
                "the configuration of the batch, or add --set job.run=URL\n");
 }
 
-/* The members are a promise to programs. */
-static void json_job(dl_json *j, const dl_job *job)
+/* A lost generation that may run, as an object; null: none. */
+static void json_orphan(dl_json *j, const dl_book_rank *r)
 {
+    if (!*r->orphan.id) {
+        dl_json_null(j, "orphan");
+        return;
+    }
+    dl_json_object(j, "orphan");
+    dl_json_u64(j, "generation", r->orphan.generation);
+    dl_json_str(j, "name", r->orphan.name);
+    dl_json_str(j, "id", r->orphan.id);
+    dl_json_bool(j, "runs", r->orphan_runs);
+    dl_json_end(j);
+}
+
+/* The members are a promise to programs. */
+static void json_rank(dl_json *j, const dl_book_rank *r)
+{
+    const dl_job *job = &r->job;
     dl_json_object(j, NULL);
     dl_json_u64(j, "rank", job->rank);
     dl_json_u64(j, "generation", job->generation);
@@ -84,6 +114,7 @@ static void json_job(dl_json *j, const dl_job *job)
         dl_json_null(j, "exit_code");
     dl_json_str(j, "message", job->message);
     dl_json_bool(j, "answers", !job->silent);
+    json_orphan(j, r);
     dl_json_end(j);
 }
 
@@ -118,7 +149,7 @@ static diloco_status print_status_json(const dl_launched *l)
     dl_launch_forecast_json(&j, &f, prices);
     dl_json_array(&j, "replicas");
     for (size_t i = 0; i < DL_JOBS_MAX; i++)
-        if (l->book.ranks[i].started) json_job(&j, &l->book.ranks[i].job);
+        if (l->book.ranks[i].started) json_rank(&j, &l->book.ranks[i]);
     dl_json_end(&j);
     dl_json_end(&j);
     return dl_print_json(&j, &buf);
@@ -139,6 +170,7 @@ static diloco_status cmd_launch_status(const dl_args *args)
     DL_TRY(dl_launched_open(&l, args));
     const dl_control control = dl_launched_control(&l);
     diloco_status status = dl_control_poll(&control);
+    if (!status) status = dl_orphans_poll(&control);
     /* The book's contents are shown even if the backend does not answer. */
     const bool silent = status == DILOCO_EUNREACHABLE;
     if (silent) fprintf(stderr, "diloco: warning: %s\n", diloco_error_text());

@@ -252,17 +252,22 @@ static void command_again(char *out, size_t cap, const dl_args *args)
                                  dl_shell_word(word, sizeof word, args->argv[i]));
 }
 
-/* Ctrl-C leaves the replicas running, and the text says how to find and how to stop them. */
+/* Ctrl-C and errors leave the replicas running, and the text says how to find and how to stop them.
+ * Those of a run that another executor continues are not this launcher's. */
 static diloco_status print_onward(const dl_launching *l, diloco_status status)
 {
-    char again[1024], store[DL_PATH_MAX + 8];
-    if (status != DILOCO_EINTERRUPTED || l->book.cancelled) return status;
+    char again[1024], store[DL_PATH_MAX + 8], why[512] = "no longer following";
+    const bool stops = status == DILOCO_EINTERRUPTED;
+    if (!status || l->book.cancelled || (!stops && !dl_book_alive(&l->book)) ||
+        strcmp(l->book.executor, l->config->launch_executor) != 0)
+        return status;
+    if (!stops) snprintf(why, sizeof why, "%s", diloco_error_text());
     command_again(again, sizeof again, l->args);
     dl_shell_word(store, sizeof store, l->config->store);
     return dl_fail(status,
-                   "no longer following; the replicas run on. The same command follows them again: "
-                   "%s; diloco launch cancel %s stops them",
-                   again, store);
+                   "%s; %s run on. The same command follows them again: %s; diloco launch cancel "
+                   "%s stops them",
+                   why, stops ? "the replicas" : "replicas that were started", again, store);
 }
 
 static diloco_status print_end(dl_launching *l)
@@ -285,7 +290,7 @@ diloco_status dl_launching_follow(dl_launching *l)
     DL_TRY(begin(l, &control));
     if (dl_args_has(l->args, DL_FLAG_DETACH)) {
         DL_TRY(dl_control_poll(&control));
-        return l->done ? DILOCO_OK : dl_control_start(&control);
+        return l->done ? DILOCO_OK : print_onward(l, dl_control_start(&control));
     }
     DL_TRY(print_onward(l, dl_control_follow(&control)));
     return print_end(l);
