@@ -102,7 +102,7 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
     [DL_FLAG_LINK] = {"--link", "RATE,LATENCY", NULL,
                       "a link in words: 50mbit,100ms; with --probe: probe through it"},
     [DL_FLAG_PROBE] = {"--probe", "URL", NULL, "measure the link to a store instead"},
-    [DL_FLAG_COST] = {"--cost", "FILE", NULL, "price table (TOML; see docs/planner.md)"},
+    [DL_FLAG_COST] = {"--cost", "FILE", NULL, "price table (TOML or CSV; see docs/planner.md)"},
     [DL_FLAG_ADVICE] = {"--advice", NULL, NULL,
                         "also learning rates, batch and loss by the scaling laws of 2503.09799"},
     [DL_FLAG_METHOD] = {"--method", "NAME", NULL, "only this method"},

@@ -92,6 +92,19 @@ TOML
     echo 'machine_hour = 1' >wrong.toml
     expect_error 2 'need the day' diloco plan $model --gbit 1 --cost wrong.toml
     expect_error 2 'no such price table' diloco plan $model --gbit 1 --cost none.toml
+    expect 0 diloco plan $model --gbit 1 --cost prices.toml
+    mv out as_toml
+    printf '\357\273\277name,value\r\ndate,2026-01-31\r\n"egress_per_gb","0.09"\r\n\r\nmachine_hour, 2\r\n' >prices.csv
+    expect 0 diloco plan $model --gbit 1 --cost prices.csv
+    cmp out as_toml || fail "the prices of a CSV table differ from those of TOML"
+    printf 'date,2026-01-31\negres_per_gb,1\n' >wrong.csv
+    expect_error 2 'wrong.csv:2:1: there is no price egres_per_gb' diloco plan $model --gbit 1 --cost wrong.csv
+    printf 'date,2026-01-31\nmachine_hour,2 EUR\n' >wrong.csv
+    expect_error 2 'wrong.csv:2:1: machine_hour is a number, at least 0' diloco plan $model --gbit 1 --cost wrong.csv
+    printf 'machine_hour,1\nmachine_hour,2\n' >wrong.csv
+    expect_error 2 'wrong.csv:2: machine_hour has a value already' diloco plan $model --gbit 1 --cost wrong.csv
+    echo 'machine_hour;1' >wrong.csv
+    expect_error 2 'wrong.csv:1: a line of a CSV price table is name,value' diloco plan $model --gbit 1 --cost wrong.csv
 }
 
 # STO-12: a billion parameters are 2 GB an upload in bf16, 4 in float32.

@@ -1,5 +1,5 @@
-/* plan_prices.c - the price table that the user supplies: a flat TOML file, every key a row.
- * This program holds no prices, because they change.
+/* plan_prices.c - the price table that the user supplies: a flat TOML file, every key a row, or a
+ * CSV file of lines "name,value". This program holds no prices, because they change.
  *
  * Keys are written straight into dl_prices by their offsets. A misspelt key is an error, since a
  * price of 0 in its place would make a plan look cheap. */
@@ -9,6 +9,7 @@
 #include "cli/settings/toml.h"
 
 #include <string.h>
+#include <strings.h>
 
 /* Bytes of the file. */
 enum { FILE_MAX = 1 << 16 };
@@ -81,17 +82,82 @@ static bool on_value(void *user, const dl_toml_value *value)
     return !t->status;
 }
 
-/* The date is required: a cost without the day of its prices misleads later. */
-static diloco_status walk(table *t, const dl_buf *text)
+/* ---- CSV */
+
+/* Cut blanks, the end of the line and then quotes from both sides of a cell. */
+static char *trim(char *cell)
+{
+    static const char blanks[] = " \t\r\n";
+    cell += strspn(cell, blanks);
+    size_t len = strlen(cell);
+    while (len && strchr(blanks, cell[len - 1]))
+        len--;
+    const bool quoted = len > 1 && cell[0] == '"' && cell[len - 1] == '"';
+    cell[len - quoted] = '\0';
+    return cell + quoted;
+}
+
+/* A cell of CSV has no type, so the row decides. */
+static diloco_status take_cells(table *t, char *line, unsigned number, bool seen[N_ROWS])
+{
+    char *comma = strchr(line, ',');
+    if (!comma)
+        return dl_fail(DILOCO_EINVAL, "%s:%u: a line of a CSV price table is name,value", t->path,
+                       number);
+    *comma = '\0';
+    const dl_toml_place at = {.line = number, .column = 1};
+    dl_toml_value value = {
+        .key = trim(line), .text = trim(comma + 1), .type = DL_TOML_FLOAT, .key_at = at, .at = at};
+    if (number == 1 && !strcmp(value.key, "name") && !strcmp(value.text, "value")) return DILOCO_OK;
+    for (size_t i = 0; i < N_ROWS; i++) {
+        if (strcmp(rows[i].key, value.key) != 0) continue;
+        if (seen[i])
+            return dl_fail(DILOCO_EINVAL, "%s:%u: %s has a value already", t->path, number,
+                           value.key);
+        seen[i] = true;
+        if (rows[i].cap) value.type = DL_TOML_STRING;
+    }
+    return take(t, &value);
+}
+
+/* Spreadsheets write a byte order mark in front of the first cell. */
+static diloco_status walk_csv(table *t, dl_buf *text)
+{
+    bool seen[N_ROWS] = {false};
+    if (!dl_buf_str(text)) return dl_fail(DILOCO_ENOMEM, "out of memory for the price table");
+    char *rest = (char *)text->data;
+    if (strlen(rest) != text->len)
+        return dl_fail(DILOCO_EINVAL, "%s: a price table has no zero bytes", t->path);
+    if (strncmp(rest, "\xef\xbb\xbf", 3) == 0) rest += 3;
+    for (unsigned number = 1; rest; number++) {
+        char *line = strsep(&rest, "\n");
+        if (line[strspn(line, " \t\r")]) DL_TRY(take_cells(t, line, number, seen));
+    }
+    return DILOCO_OK;
+}
+
+/* ---- a file */
+
+static diloco_status walk_toml(table *t, const dl_buf *text)
 {
     dl_toml_error error;
     if (!dl_toml_walk((const char *)text->data, text->len, on_value, t, &error))
         return dl_fail(DILOCO_EINVAL, "%s:%u:%u: %s", t->path, error.at.line, error.at.column,
                        error.text);
-    if (t->status) return t->status;
+    return t->status;
+}
+
+/* The date is required: a cost without the day of its prices misleads later. */
+static diloco_status walk(table *t, dl_buf *text)
+{
+    const size_t len = strlen(t->path);
+    if (len > 4 && strcasecmp(t->path + len - 4, ".csv") == 0)
+        DL_TRY(walk_csv(t, text));
+    else
+        DL_TRY(walk_toml(t, text));
     if (!*t->out->date)
         return dl_fail(DILOCO_EINVAL,
-                       "%s: prices need the day they were looked up: date = \"2026-01-31\"",
+                       "%s: prices need the day they were looked up, such as date = \"2026-01-31\"",
                        t->path);
     return DILOCO_OK;
 }
