@@ -192,6 +192,12 @@ grep -q '^machine time: .* EUR (3600.00 EUR an hour and replica, prices of 2026-
 
 # The forecast: before the start by --step-seconds, in status by the speed of the replicas. 2 replicas have 1,600 steps.
 echo 'put_per_1000 = 1000' >>prices.toml
+expect 0 diloco launch status cut --set launch.prices=prices.toml
+grep -q '^store: .* and [1-9][0-9]* requests of exchanges recorded so far, [1-9][0-9]*.00 EUR$' out ||
+    fail "not the cost of the store: $(cat out)"
+expect 0 diloco launch status cut --set launch.prices=prices.toml --json
+grep -q '"traffic":{"bytes_sent":[1-9][0-9]*,.*"requests_write":\([0-9]*\),.*"cost":\1[,}]' out ||
+    fail "a write of this store costs 1 EUR: $(cat out)"
 expect 0 diloco launch tiny.toml --store ahead --dry-run --step-seconds 3.6 --set launch.prices=prices.toml --budget 9
 grep -q '^# forecast: .* to the end, 11520.00 EUR of machine time and [1-9][0-9.]* EUR of the store (prices of 2026-01-31); more than launch.budget$' out ||
     fail "not the forecast: $(cat out)"

@@ -9,7 +9,6 @@
 
 #include "cli/display/kinds.h"
 #include "cli/display/units.h"
-#include "cli/plan/plan_pages.h"
 #include <diloco/inspect.h>
 
 #include <inttypes.h>
@@ -18,8 +17,8 @@
 
 /* Sums of one entry, over the records of all replicas. */
 typedef struct sum {
-    uint64_t entry, records;             /* records: lines that were added */
-    double written, read, writes, reads; /* bytes; requests */
+    uint64_t entry, records; /* records: lines that were added */
+    dl_traffic moved;
     double seconds; /* the longest that a replica was at it, waiting for others left out */
 } sum;
 
@@ -78,25 +77,24 @@ static diloco_status take_line(void *user, const char *line, size_t len)
     if (dl_json_read_u64(&entry, event, "entry", INT64_MAX) || entry < s->from) return DILOCO_OK;
     DL_TRY(find(&to, s, entry));
     to->records++;
-    to->written += number(event, "bytes_sent");
-    to->read += number(event, "bytes_received");
-    to->writes += number(event, "requests_write");
-    to->reads += number(event, "requests_read");
+    to->moved.written += number(event, "bytes_sent");
+    to->moved.read += number(event, "bytes_received");
+    to->moved.writes += number(event, "requests_write");
+    to->moved.reads += number(event, "requests_read");
     to->seconds = fmax(to->seconds, number(event, "exchange_s"));
     return DILOCO_OK;
 }
 
-/* The price of moving the entry. Machine time is not in it. */
-static double cost_of(const sum *s, const dl_prices *p)
+double dl_traffic_cost(const dl_traffic *t, const dl_prices *p)
 {
-    return s->read / 1e9 * p->egress_per_gb + s->written / 1e9 * p->ingress_per_gb +
-           s->writes / 1000 * p->put_per_1000 + s->reads / 1000 * p->get_per_1000;
+    return t->read / 1e9 * p->egress_per_gb + t->written / 1e9 * p->ingress_per_gb +
+           t->writes / 1000 * p->put_per_1000 + t->reads / 1000 * p->get_per_1000;
 }
 
 /* All bytes over the longest time that a replica was at it. */
 static double rate_of(const sum *s)
 {
-    return s->seconds > 0 ? (s->written + s->read) / s->seconds : 0;
+    return s->seconds > 0 ? (s->moved.written + s->moved.read) / s->seconds : 0;
 }
 
 /* Print one entry. The rate is over the longest exchange that a replica had, so waiting is not in
@@ -105,9 +103,9 @@ static void print_line(const sum *s, const dl_prices *prices)
 {
     dl_unit_text written, read, rate;
     printf("%6" PRIu64 " %7" PRIu64 " %10s %10s %8.0f %8.0f %10s/s", s->entry, s->records,
-           dl_bytes_text(written, s->written), dl_bytes_text(read, s->read), s->writes, s->reads,
-           dl_bytes_text(rate, rate_of(s)));
-    if (prices) printf(" %12.6f %s", cost_of(s, prices), prices->currency);
+           dl_bytes_text(written, s->moved.written), dl_bytes_text(read, s->moved.read),
+           s->moved.writes, s->moved.reads, dl_bytes_text(rate, rate_of(s)));
+    if (prices) printf(" %12.6f %s", dl_traffic_cost(&s->moved, prices), prices->currency);
     putchar('\n');
 }
 
@@ -121,13 +119,13 @@ static diloco_status print_json(const sum *s, const dl_prices *prices)
     dl_json_object(&json, NULL);
     dl_json_u64(&json, "entry", s->entry);
     dl_json_u64(&json, "records", s->records);
-    dl_json_f64(&json, "bytes_sent", s->written);
-    dl_json_f64(&json, "bytes_received", s->read);
-    dl_json_f64(&json, "requests_write", s->writes);
-    dl_json_f64(&json, "requests_read", s->reads);
+    dl_json_f64(&json, "bytes_sent", s->moved.written);
+    dl_json_f64(&json, "bytes_received", s->moved.read);
+    dl_json_f64(&json, "requests_write", s->moved.writes);
+    dl_json_f64(&json, "requests_read", s->moved.reads);
     dl_json_f64(&json, "seconds", s->seconds);
     dl_json_f64(&json, "bytes_per_s", rate_of(s));
-    if (prices) dl_json_f64(&json, "cost", cost_of(s, prices));
+    if (prices) dl_json_f64(&json, "cost", dl_traffic_cost(&s->moved, prices));
     dl_json_end(&json);
     return dl_print_json(&json, &out);
 }
@@ -172,6 +170,23 @@ static diloco_status print(const sums *s, const dl_prices *prices, bool json)
         if (!json) print_line(at + i, prices);
     }
     return print_kinds(s, json);
+}
+
+diloco_status dl_traffic_of_run(dl_traffic *out, const char *store)
+{
+    sums s = {.from = 0};
+    *out = (dl_traffic){.written = 0};
+    dl_buf_init(&s.all, (size_t)1 << 30);
+    const diloco_status status = diloco_record_walk(store, take_line, &s);
+    const sum *at = (const sum *)(const void *)s.all.data;
+    for (size_t i = 0; !status && i < s.all.len / sizeof *at; i++) {
+        out->written += at[i].moved.written;
+        out->read += at[i].moved.read;
+        out->writes += at[i].moved.writes;
+        out->reads += at[i].moved.reads;
+    }
+    dl_buf_deinit(&s.all);
+    return status;
 }
 
 /* The price table is read first: a mistake in it shows before the records are read. */

@@ -3,6 +3,7 @@
  *
  * status asks the executor for the state of each replica. logs, cancel and collect act through the
  * executor, and scale changes the book. None of them starts a replica: only launch does. */
+#include "cli/display/log_traffic.h"
 #include "cli/display/units.h"
 #include "cli/launch/launch_forecast.h"
 #include "launch/orphans.h"
@@ -50,6 +51,45 @@ static dl_launch_forecast look_ahead(dl_prices *table, const dl_prices **prices,
     return f;
 }
 
+/* Add up what the store has cost so far, by the records of the replicas. It reads all of them, so
+ * only a price table with prices of a store asks for it. Returns false if it is not known. */
+static bool count_store(dl_traffic *moved, dl_prices *table, const dl_launched *l)
+{
+    if (l->is_batch || !dl_launched_prices(table, l->options)) return false;
+    const bool priced = table->egress_per_gb > 0 || table->ingress_per_gb > 0 ||
+                        table->put_per_1000 > 0 || table->get_per_1000 > 0;
+    return priced && !dl_traffic_of_run(moved, l->config->store);
+}
+
+static void print_store(const dl_launched *l)
+{
+    dl_traffic moved;
+    dl_prices table;
+    dl_unit_text bytes;
+    if (!count_store(&moved, &table, l)) return;
+    printf("store: %s and %.0f requests of exchanges recorded so far, %.2f %s\n",
+           dl_bytes_text(bytes, moved.written + moved.read), moved.writes + moved.reads,
+           dl_traffic_cost(&moved, &table), table.currency);
+}
+
+/* "traffic" is null if the traffic or its price is not known. */
+static void json_traffic(dl_json *j, const dl_launched *l)
+{
+    dl_traffic moved;
+    dl_prices table;
+    if (!count_store(&moved, &table, l)) {
+        dl_json_null(j, "traffic");
+        return;
+    }
+    dl_json_object(j, "traffic");
+    dl_json_f64(j, "bytes_sent", moved.written);
+    dl_json_f64(j, "bytes_received", moved.read);
+    dl_json_f64(j, "requests_write", moved.writes);
+    dl_json_f64(j, "requests_read", moved.reads);
+    dl_json_f64(j, "cost", dl_traffic_cost(&moved, &table));
+    dl_json_end(j);
+}
+
 static void print_forecast(const dl_launched *l)
 {
     char text[DL_LAUNCH_FORECAST_TEXT];
@@ -77,6 +117,7 @@ static void print_status(const dl_launched *l)
         print_orphan(&l->book.ranks[i]);
     printf("machine time: %s%s\n", dl_time_text(time, dl_book_machine_seconds(&l->book)),
            dl_launched_cost_text(cost, l->options, dl_book_machine_seconds(&l->book)));
+    print_store(l);
     print_forecast(l);
     if (l->is_far)
         printf("the run of this batch is in another place, and only exit codes were judged: name "
@@ -146,6 +187,7 @@ static diloco_status print_status_json(const dl_launched *l)
     dl_json_bool(&j, "cancelled", l->book.cancelled);
     json_complete(&j, l);
     dl_json_f64(&j, "machine_s", dl_book_machine_seconds(&l->book));
+    json_traffic(&j, l);
     dl_launch_forecast_json(&j, &f, prices);
     dl_json_array(&j, "replicas");
     for (size_t i = 0; i < DL_JOBS_MAX; i++)
