@@ -300,13 +300,14 @@ static diloco_status read_flag(dl_args *args, int *at)
     return take_flag(args, flag, value ? value : args->argv[++*at]);
 }
 
-/* Keep the one argument that is no flag. A second one is an error, as it is often a misspelt flag's
- * value. */
+/* Keep the one argument that is no flag. A second one, unless the command has a meaning for it, is
+ * an error, as it is often a misspelt flag's value. */
 static diloco_status read_target(dl_args *args, const char *text)
 {
     if (!args->command->target)
         return dl_fail(DILOCO_EINVAL, "%s takes no argument, but \"%.*s\" is given",
                        args->command->name, shown(text), text);
+    if (args->target && args->command->second) return take_flag(args, args->command->second, text);
     if (args->target)
         return dl_fail(DILOCO_EINVAL, "%s takes one %s, but \"%.*s\" and \"%.*s\" are given",
                        args->command->name, args->command->target, shown(args->target),

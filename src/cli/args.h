@@ -152,6 +152,7 @@ typedef struct dl_command {
     const char *name;     /* of one word, or of two: "data prepare" */
     const char *target;   /* "URL", "[CONFIG]" where it may be left out, NULL without one */
     dl_completion words;  /* of the target */
+    dl_flag second;       /* a second argument is the value of this flag; 0: an error */
     const char *summary;  /* one line; NULL: hidden */
     const char *details;  /* more for --help, or NULL */
     const dl_flag *flags; /* its flags beside --help, or NULL */
@@ -192,7 +193,7 @@ struct dl_args {
 /* dl_args_parse reads argv[first] and the following words as flags and target of `command`. The
  * texts stay argv's. With --help parsing stops, so nothing else is required. Returns DILOCO_EINVAL
  * for an unknown flag (with the nearest name), a flag without its value or given twice with two
- * values, a missing target, or a second one. */
+ * values, a missing target, or one argument too many. */
 DL_MUST_CHECK diloco_status dl_args_parse(dl_args *out, const dl_command *command, int argc,
                                           char **argv, int first);
 bool dl_args_has(const dl_args *args, dl_flag flag);

@@ -83,6 +83,17 @@ TEST(wrong_values_and_targets_are_refused)
     CHECK_OK(parse("train --seed 1 --seed 1"));
 }
 
+TEST(second_argument_of_a_command_may_be_the_value_of_a_flag)
+{
+    static char *words[] = {NULL, "launch", "scale", "url", "2..8", "7", NULL};
+    const dl_command *scale = dl_command_find("launch scale");
+    CHECK_OK(dl_args_parse(&args, scale, 5, words, 3));
+    CHECK_STR("url", args.target);
+    CHECK_STR("2..8", args.flags[DL_FLAG_LAUNCH_REPLICAS]);
+    CHECK_STATUS(DILOCO_EINVAL, dl_args_parse(&args, scale, 6, words, 3));
+    CHECK_CONTAINS("--replicas is given twice: 2..8 and 7", diloco_error_text());
+}
+
 TEST(errors_show_no_secret_of_a_join_line)
 {
     static const char *const lines[] = {
@@ -161,8 +172,9 @@ TEST_MAIN(flags_take_their_value_from_the_next_argument_or_after_an_equals_sign,
           help_all_is_read_as_a_flag_of_any_command_and_another_value_of_help_is_refused,
           behind_two_dashes_everything_is_a_target,
           unknown_flags_are_answered_with_the_nearest_of_their_command,
-          wrong_values_and_targets_are_refused, errors_show_no_secret_of_a_join_line,
-          asking_for_help_asks_for_nothing_else,
+          wrong_values_and_targets_are_refused,
+          second_argument_of_a_command_may_be_the_value_of_a_flag,
+          errors_show_no_secret_of_a_join_line, asking_for_help_asks_for_nothing_else,
           words_after_two_dashes_are_the_rest_of_a_command_that_takes_them,
           number_flags_say_their_range, near_names_are_found_and_far_ones_are_not,
           text_from_outside_cannot_steer_a_terminal)

@@ -383,8 +383,10 @@ static void print_flags(FILE *out, const dl_command *command)
 /* A command without --set has no options to print, and then the text ends with its flags. */
 void dl_help_command(FILE *out, const dl_command *command, bool all)
 {
-    fprintf(out, "usage: diloco %s%s%s%s\n\n%s\n", command->name, command->target ? " " : "",
-            command->target ? command->target : "", command->flags ? " [FLAGS]" : "",
+    fprintf(out, "usage: diloco %s%s%s", command->name, command->target ? " " : "",
+            command->target ? command->target : "");
+    if (command->second) fprintf(out, " [%s]", dl_flag_rows[command->second].value);
+    fprintf(out, "%s\n\n%s\n", command->flags ? " [FLAGS]" : "",
             command->summary ? command->summary : "");
     if (command->details) fprintf(out, "\n%s\n", command->details);
     print_flags(out, command);

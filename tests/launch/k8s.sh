@@ -128,7 +128,7 @@ store=$hub/other
 kept="launch.dir=$PWD/kept"
 launcher --set trainer.rounds=9000
 wait_for has_entry hub/other 2
-expect 0 diloco launch scale "$hub/other" --replicas 3
+expect 0 diloco launch scale "$hub/other" 3
 wait_for grep -q '^r2: RUNNING' launch.out
 expect 0 diloco launch scale "$hub/other" --replicas 1 --set "$kept"
 wait_for grep -q '^r2: CANCELLED' launch.out

@@ -390,7 +390,7 @@ static diloco_status cmd_launch_scale(const dl_args *args)
 {
     dl_launched l;
     const char *text = args->flags[DL_FLAG_LAUNCH_REPLICAS];
-    if (!text) return dl_fail(DILOCO_EINVAL, "launch scale needs --replicas N or --replicas A..B");
+    if (!text) return dl_fail(DILOCO_EINVAL, "launch scale needs a number of replicas: N or A..B");
     DL_TRY(dl_launched_open(&l, args));
     const diloco_status status = scale(&l, text);
     dl_launched_close(&l);
@@ -400,6 +400,7 @@ static diloco_status cmd_launch_scale(const dl_args *args)
 const dl_command dl_command_launch_scale = {
     .name = "launch scale",
     .target = "URL|CONFIG",
+    .second = DL_FLAG_LAUNCH_REPLICAS,
     .summary = "change the number of launched replicas",
     .details =
         "A `diloco launch` that follows the run starts what is missing. Replicas above the number\n"
