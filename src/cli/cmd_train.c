@@ -90,6 +90,7 @@ static diloco_status cmd_train(const dl_args *args)
         return dl_settings_print(&config, dl_args_has(args, DL_FLAG_JSON));
     DL_TRY(check_store(&config));
     DL_TRY(dl_fetch_data(&config));
+    DL_TRY(dl_fetch_model(&config));
     DL_TRY(diloco_train_check(&config));
     DL_TRY(check_leftover(&config));
     warn_of_another(&config, args);

@@ -35,12 +35,27 @@ typedef struct source {
     char folder[FOLDER_BYTES]; /* of the prefix in the cache */
     dl_store *store;           /* open only in fetch(); NULL for the web */
     dl_web_data *web;          /* the same; NULL for a store */
-    size_t n;                  /* objects looked at, fetched now or found whole */
+    /* Decides which objects of a prefix are fetched; NULL: all. */
+    bool (*wants)(const char *key);
+    size_t n; /* objects looked at, fetched now or found whole */
 } source;
+
+/* Returns true if a key, or an address without its options, has this end. */
+static bool ends(const char *text, const char *with)
+{
+    const size_t len = strcspn(text, "?"), tail = strlen(with);
+    return len > tail && memcmp(text + len - tail, with, tail) == 0;
+}
+
+static bool is_model_file(const char *path)
+{
+    return strstr(path, "://") && ends(path, ".safetensors");
+}
 
 bool dl_fetch_is_needed(const dl_config *config)
 {
-    return strstr(config->train_path, "://") || strstr(config->test_path, "://");
+    return strstr(config->train_path, "://") || strstr(config->test_path, "://") ||
+           is_model_file(config->init_from);
 }
 
 /* ---- the address */
@@ -62,10 +77,11 @@ static diloco_status split(source *s, const char *url)
     const size_t len = strcspn(url, "?");
     size_t at = len;
     if (!has_data(url))
-        return dl_fail(DILOCO_EINVAL,
-                       "%.200s: training data is read from s3://, gs://, az://, hf://, file:// and "
-                       "https:// addresses, and from files",
-                       url);
+        return dl_fail(
+            DILOCO_EINVAL,
+            "%.200s: data and models are read from s3://, gs://, az://, hf://, file:// and "
+            "https:// addresses, and from files",
+            url);
     while (at && url[at - 1] != '/')
         at--;
     const char *host = strstr(url, "://") + 3;
@@ -285,6 +301,7 @@ static diloco_status fetch_one(source *s, const char *key)
 
 typedef struct names {
     dl_buf text; /* each with its zero */
+    bool (*wants)(const char *key);
 } names;
 
 /* Notes an object directly below the prefix. One in a folder further down is not training data of
@@ -293,7 +310,9 @@ static diloco_status on_found(void *context, const char *key, size_t len)
 {
     names *found = context;
     (void)len;
-    return strchr(key, '/') ? DILOCO_OK : dl_buf_add(&found->text, key, strlen(key) + 1);
+    return strchr(key, '/') || (found->wants && !found->wants(key))
+               ? DILOCO_OK
+               : dl_buf_add(&found->text, key, strlen(key) + 1);
 }
 
 static bool is_listed(const dl_buf *found, const char *key)
@@ -326,7 +345,7 @@ static diloco_status remove_others(const source *s, const dl_buf *found)
  * is late must not empty the cache. The names have at most 64 MiB. */
 static diloco_status fetch_all(source *s)
 {
-    names found;
+    names found = {.wants = s->wants};
     dl_buf_init(&found.text, 64 << 20);
     diloco_status status = s->web ? dl_web_data_list(s->web, on_found, &found)
                                   : dl_store_list(s->store, "", NULL, on_found, &found, DL_NEVER);
@@ -367,6 +386,7 @@ static diloco_status fetch_list(dl_config_path list, const dl_config *config, co
     char one[sizeof(dl_config_path)];
     dl_buf out;
     diloco_status status = DILOCO_OK;
+    if (!strstr(list, "://")) return DILOCO_OK;
     dl_buf_init(&out, sizeof(dl_config_path) - 1);
     for (const char *at = list; !status && *at;) {
         const size_t len = strcspn(at, ",");
@@ -392,7 +412,39 @@ static diloco_status fetch_list(dl_config_path list, const dl_config *config, co
 
 diloco_status dl_fetch_data(dl_config *config)
 {
-    if (!dl_fetch_is_needed(config)) return DILOCO_OK;
     DL_TRY(fetch_list(config->train_path, config, "data.train_path"));
     return fetch_list(config->test_path, config, "data.test_path");
+}
+
+diloco_status dl_fetch_model(dl_config *config)
+{
+    if (is_model_file(config->init_from))
+        return fetch_list(config->init_from, config, "trainer.init_from");
+    if (strncmp(config->init_from, "hf://models/", 12) != 0) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "trainer.init_from = \"%.200s\": a model of Hugging Face is converted first: "
+                   "diloco import %.200s --out DIR",
+                   config->init_from, config->init_from);
+}
+
+/* The weights and the texts beside them. A repository may have the same weights in other formats,
+ * which would be fetched for nothing. */
+static bool is_of_import(const char *key)
+{
+    return ends(key, ".safetensors") || ends(key, ".json") || ends(key, ".txt") ||
+           ends(key, ".model");
+}
+
+diloco_status dl_fetch_import(dl_config_path folder, const char *url, const dl_config *config)
+{
+    dl_buf out;
+    source s = {.wants = is_of_import};
+    dl_buf_init(&out, sizeof(dl_config_path) - 1);
+    diloco_status status = split(&s, url);
+    if (!status && *s.key)
+        status = dl_fail(DILOCO_EINVAL, "%.200s: a model is a folder, with a / at its end", url);
+    if (!status) status = fetch(&s, &out, config);
+    if (!status) memcpy(folder, out.data, out.len), folder[out.len] = '\0';
+    dl_buf_deinit(&out);
+    return status;
 }

@@ -1,6 +1,7 @@
 /* web_data.c - see web_data.h. A data set's files are at <endpoint>/datasets/OWNER/NAME/resolve/
- * REVISION/PATH, which answers with the address of another host. Its lists are JSON at
- * <endpoint>/api/datasets/OWNER/NAME/tree/REVISION/PATH, in pages; a header Link names the next. */
+ * REVISION/PATH, which answers with the address of another host; a model's have no "datasets/".
+ * Lists are JSON at <endpoint>/api/datasets/OWNER/NAME/tree/REVISION/PATH, or api/models/…, in
+ * pages; a header Link names the next. */
 #include "fetch/web_data.h"
 
 #include "base/host_port.h"
@@ -17,7 +18,14 @@ enum { WIDTH = 4 };
 
 #define PATIENCE (60 * DL_SECOND)
 
-static const char datasets[] = "hf://datasets/";
+/* The kinds of repositories of Hugging Face that are read. */
+static const struct {
+    const char *scheme, *objects, *lists;
+} repositories[] = {
+    {"hf://datasets/", "datasets/", "api/datasets/"},
+    {"hf://models/", "", "api/models/"},
+};
+enum { N_REPOSITORIES = sizeof repositories / sizeof *repositories };
 
 struct dl_web_data {
     dl_web *web;
@@ -40,9 +48,18 @@ static bool begins(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
+/* Returns the row of the address; N_REPOSITORIES: it names no repository. */
+static size_t repository_of(const char *url)
+{
+    size_t i = 0;
+    while (i < N_REPOSITORIES && !begins(url, repositories[i].scheme))
+        i++;
+    return i;
+}
+
 bool dl_web_data_has(const char *url)
 {
-    return begins(url, "https://") || begins(url, datasets) ||
+    return begins(url, "https://") || repository_of(url) < N_REPOSITORIES ||
            (begins(url, "http://") && dl_url_is_loopback(url));
 }
 
@@ -56,17 +73,16 @@ static bool is_name(const char *key)
 /* ---- addresses */
 
 /* "OWNER/NAME[@REVISION][/FOLDER]". Every part becomes a part of a URL as it is. */
-static diloco_status open_dataset(dl_web_data *d, const char *place)
+static diloco_status open_repository(dl_web_data *d, const char *url, size_t row)
 {
+    const char *scheme = repositories[row].scheme, *place = url + strlen(scheme);
     const char *endpoint = getenv("HF_ENDPOINT"), *slash = strchr(place, '/');
     const char *name = slash ? slash + 1 : "";
     const size_t named = strcspn(name, "@/"), end = strcspn(name, "/");
     const char *folder = name + end; /* "" or "/FOLDER" */
     if (!slash || slash == place || !named || end == named + 1 || strpbrk(place, "?#% "))
-        return dl_fail(DILOCO_EINVAL,
-                       "hf://datasets/%.200s: write hf://datasets/OWNER/NAME/ or "
-                       "hf://datasets/OWNER/NAME@REVISION/FILE",
-                       place);
+        return dl_fail(DILOCO_EINVAL, "%s%.200s: write %sOWNER/NAME/ or %sOWNER/NAME@REVISION/FILE",
+                       scheme, place, scheme, scheme);
     const char *revision = end > named ? name + named + 1 : "main";
     const int len = end > named ? (int)(end - named - 1) : 4, repo = (int)(name + named - place);
     if (!endpoint || !*endpoint) endpoint = "https://huggingface.co";
@@ -75,10 +91,10 @@ static diloco_status open_dataset(dl_web_data *d, const char *place)
     if (d->token && !begins(endpoint, "https://") && !dl_url_is_loopback(endpoint))
         return dl_fail(DILOCO_EREFUSED, "HF_ENDPOINT is no https:// address, so HF_TOKEN was not "
                                         "sent to it");
-    const int objects = snprintf(d->objects, URL_BYTES, "%s/datasets/%.*s/resolve/%.*s%s", endpoint,
-                                 repo, place, len, revision, folder);
-    const int lists = snprintf(d->lists, URL_BYTES, "%s/api/datasets/%.*s/tree/%.*s%s", endpoint,
-                               repo, place, len, revision, folder);
+    const int objects = snprintf(d->objects, URL_BYTES, "%s/%s%.*s/resolve/%.*s%s", endpoint,
+                                 repositories[row].objects, repo, place, len, revision, folder);
+    const int lists = snprintf(d->lists, URL_BYTES, "%s/%s%.*s/tree/%.*s%s", endpoint,
+                               repositories[row].lists, repo, place, len, revision, folder);
     return objects < URL_BYTES && lists < URL_BYTES
                ? DILOCO_OK
                : dl_fail(DILOCO_EINVAL, "HF_ENDPOINT: the address is too long");
@@ -99,8 +115,9 @@ diloco_status dl_web_data_open(dl_web_data **out, const char *url)
     dl_web_data *d = *out = calloc(1, sizeof *d);
     if (!d) return dl_fail(DILOCO_ENOMEM, "out of memory for an address");
     const dl_web_options options = {.patience = PATIENCE};
+    const size_t row = repository_of(url);
     diloco_status status =
-        begins(url, datasets) ? open_dataset(d, url + strlen(datasets)) : open_address(d, url);
+        row < N_REPOSITORIES ? open_repository(d, url, row) : open_address(d, url);
     if (!status) status = dl_web_create(&d->web, &options, &d->aborted);
     if (!status) return DILOCO_OK;
     dl_web_data_close(d);

@@ -1,8 +1,9 @@
-/* web_data.h - training data at addresses of the web, read in ranges (store/http/web_read.h).
+/* web_data.h - training data and models at addresses of the web, read in ranges
+ * (store/http/web_read.h).
  *
  *     https://HOST/FOLDER/a.txt                          one object; HTTP has no listing
- *     hf://datasets/OWNER/NAME[@REVISION]/FOLDER/        a data set of Hugging Face, or one file of
- * it
+ *     hf://datasets/OWNER/NAME[@REVISION]/FOLDER/        a data set of Hugging Face, or one file
+ *     hf://models/OWNER/NAME[@REVISION]/FOLDER/          a model of Hugging Face, or one file
  *
  * A prefix is such an address without its last component. HF_ENDPOINT and HF_TOKEN are those of
  * Hugging Face's own tools. The token is sent to that endpoint only. One thread at a time. */
@@ -13,12 +14,12 @@
 
 typedef struct dl_web_data dl_web_data;
 
-/* Returns true if the address is one of the two forms. http:// is one only on this machine: nothing
+/* Returns true if the address is one of these forms. http:// is one only on this machine: nothing
  * protects its bytes on the way. */
 bool dl_web_data_has(const char *url);
 
-/* dl_web_data_open opens a prefix, which has no slash at its end. Returns DILOCO_EINVAL if a data
- * set has no owner or name, and DILOCO_ENOMEM. */
+/* dl_web_data_open opens a prefix, which has no slash at its end. Returns DILOCO_EINVAL if a
+ * repository has no owner or name, and DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_web_data_open(dl_web_data **out, const char *url);
 void dl_web_data_close(dl_web_data *data); /* NULL is fine */
 

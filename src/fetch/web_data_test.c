@@ -106,6 +106,20 @@ TEST(a_file_of_a_data_set_is_read_at_its_revision_with_the_token)
     script_stop(&server);
 }
 
+TEST(a_file_and_the_list_of_a_model_are_read_at_their_own_paths)
+{
+    SCRIPT(WHOLE,
+           LIST("", "54", "[{\"type\":\"file\",\"path\":\"config.json\",\"size\":4}]       "));
+    use_endpoint(&server);
+    CHECK_OK(read_at("hf://models/alice/tiny@v2", "model.safetensors"));
+    CHECK_CONTAINS("GET /alice/tiny/resolve/v2/model.safetensors HTTP/1.1\r\n", server.requests[0]);
+    CHECK_OK(list_at("hf://models/alice/tiny"));
+    CHECK_STR("config.json:4 ", got.names);
+    CHECK_CONTAINS("GET /api/models/alice/tiny/tree/main HTTP/1.1\r\n", server.requests[1]);
+    CHECK_CONTAINS("Authorization: Bearer hf_secret\r\n", server.requests[1]);
+    script_stop(&server);
+}
+
 /* The second page is named by a header; a folder and an odd name are no files of the prefix. */
 TEST(a_list_of_a_data_set_has_all_pages)
 {
@@ -141,9 +155,9 @@ TEST(a_next_page_at_another_server_does_not_get_the_token)
 
 TEST(addresses_that_are_none_are_refused)
 {
-    static const char *const bad[] = {"hf://datasets/alice", "hf://datasets//words",
-                                      "hf://datasets/alice/", "hf://datasets/alice/words@",
-                                      "hf://datasets/a/b?c=d"};
+    static const char *const bad[] = {"hf://datasets/alice",   "hf://datasets//words",
+                                      "hf://datasets/alice/",  "hf://datasets/alice/words@",
+                                      "hf://datasets/a/b?c=d", "hf://models/alice"};
     dl_web_data *data;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         CHECK_STATUS(DILOCO_EINVAL, dl_web_data_open(&data, bad[i]));
@@ -241,6 +255,7 @@ TEST(a_download_continues_where_an_earlier_process_has_stopped)
 
 TEST_MAIN(an_object_of_a_web_address_keeps_the_address_query,
           a_file_of_a_data_set_is_read_at_its_revision_with_the_token,
+          a_file_and_the_list_of_a_model_are_read_at_their_own_paths,
           a_list_of_a_data_set_has_all_pages, a_next_page_at_another_server_does_not_get_the_token,
           addresses_that_are_none_are_refused,
           a_download_continues_where_an_earlier_process_has_stopped)

@@ -72,6 +72,6 @@ expect_error 1 'no.txt is not in store' \
     diloco train tiny.toml --store no --set "data.train_path=file://$here/shards/no.txt"
 expect_error 1 'no object is directly below this prefix' \
     diloco train tiny.toml --store no --set "data.train_path=file://$here/hollow/"
-expect_error 2 'training data is read from s3://' diloco train tiny.toml --store no --set data.train_path=http://x/y
+expect_error 2 'data and models are read from s3://' diloco train tiny.toml --store no --set data.train_path=http://x/y
 expect_error 2 'data.cache: there is no home folder' env -u XDG_CACHE_HOME -u HOME \
     diloco train tiny.toml --store no --set "data.train_path=$address"

@@ -19,6 +19,25 @@ was=$(diloco eval runs/tiny --set data.train_path=text.txt --json | json loss)
 is=$(diloco eval next --set data.train_path=text.txt --json | json loss)
 awk "BEGIN { exit !($is < $was + 0.05) }" || fail "it began at $was and is at $is"
 
+# The same model and the same weights at an address, which are fetched into the cache.
+export XDG_CACHE_HOME="$PWD/cache"
+echo 'other weights' >model/pytorch_model.bin
+expect 0 diloco import "file://$PWD/model/" --out fetched
+cmp fetched/model.safetensors begin/model.safetensors || fail "an import from an address differs"
+[ -z "$(find cache -name pytorch_model.bin)" ] || fail "a file of another format was fetched"
+rm model/pytorch_model.bin
+begin() { # FROM STORE
+    diloco train begin/model.toml --quiet --store "$2" --set "trainer.init_from=$1" --set data.train_path=text.txt \
+        --set parameters.model.context=32 --set trainer.rounds=1 --set trainer.batch_size=2 \
+        --set trainer.local_steps_per_round=2 --set run.threads=1
+}
+expect 0 begin begin/model.safetensors by_path
+expect 0 begin "file://$PWD/begin/model.safetensors" by_address
+[ "$(digest by_path)" = "$(digest by_address)" ] || fail "a run that begins at an address ends elsewhere"
+expect_error 2 'a model of Hugging Face is converted first: diloco import hf://models/alice/tiny/ --out DIR' \
+    begin hf://models/alice/tiny/ no
+expect_error 2 'a model is a folder, with a / at its end' diloco import "file://$PWD/model" --out x
+
 for to in npz gguf; do
     expect 0 diloco export next --to $to --out next.$to --dtype f16
     [ -s next.$to ] || fail "no next.$to"

@@ -74,7 +74,7 @@
     X(BOOL, preserve_optimizer_state, "trainer.preserve_optimizer_state", "true", "", DL_OPTION_AGREE | DL_OPTION_FIXED, \
       "Whether inner moments are kept across entries; false is refused as unfaithful.") \
     X(PATH, init_from, "trainer.init_from", "", "path", 0, \
-      "Model that a new run starts from: a safetensors file, or a run's folder or URL. Default: random values.", \
+      "Model that a new run starts from: a safetensors file or its address, or a run's folder or URL. Default: random values.", \
       .example = "model/model.safetensors") \
     X(CHOICE(dl_init_choice), init_as, "trainer.init_as", "model", "", 0, \
       "Part of init_from that is used: exactly the model, or everything that fits of a run's state, outer vectors included (continuation).", \
