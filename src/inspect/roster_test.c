@@ -424,7 +424,6 @@ TEST(an_invalid_admission_keeps_no_replica_out)
  */
 
 enum { TOO_LONG = 0, WRONG_PREV = 1 }; /* as a version */
-static const char TRUSTED[] = "";      /* as a signer */
 
 /* An abort that fits the log in everything but perhaps its format's version or its prev, as
  * log/<1>.
@@ -450,7 +449,7 @@ static void put_abort(dl_store *store, const dl_runfile *run, const char *signed
     CHECK_OK(dl_entry_write(&text, &e, outer));
     if (version != WRONG_PREV)
         *(strstr((char *)text.data, "\"version\":1") + strlen("\"version\":")) = version;
-    if (signed_by && signed_by != TRUSTED) {
+    if (signed_by) {
         dl_signer *signer = signer_of(signed_by);
         const dl_statement what = dl_entry_statement(&e);
         CHECK_OK(dl_sealed_sign(&text, 0, signer, &what));
@@ -482,21 +481,29 @@ static diloco_status entry_1_is_void(void *user, const diloco_log_entry *e)
     return DILOCO_OK;
 }
 
+/* A run of r0 alone, with state, in the store mem://NAME_POLICY. */
+static toy single_of(char url[64], const char *name, const char *policy)
+{
+    snprintf(url, 64, "mem://%s_%s", name, policy);
+    toy_keep(url);
+    toy t = toy_of("r0", url);
+    toy_set(&t, "run.state_dir", scratch_folder(url + strlen("mem://")));
+    toy_set(&t, "run.roster", policy);
+    if (strcmp(policy, "trusted") != 0) toy_set(&t, "run.key", key_of("r0"));
+    if (!strcmp(policy, "closed")) toy_set(&t, "run.members", members_file(1));
+    return t;
+}
+
 /* A run of one, whose entry 1 another party puts: it continues to its end. Returns the report of
  * verify. */
-static diloco_verify_report run_with_entry(const char *name, const char *signed_by, char version,
-                                           char *said)
+static diloco_verify_report run_with_entry(const char *name, const char *policy,
+                                           const char *signed_by, char version, char *said)
 {
     char url[64];
     diloco_verify_report report;
     dl_runfile run;
     dl_hash digest;
-    snprintf(url, sizeof url, "mem://%s", name);
-    toy_keep(url);
-    toy t = toy_of("r0", url);
-    toy_set(&t, "run.state_dir", scratch_folder(name));
-    if (signed_by != TRUSTED) toy_set(&t, "run.roster", "open");
-    if (signed_by != TRUSTED) toy_set(&t, "run.key", key_of("r0"));
+    toy t = single_of(url, name, policy);
     t.stop_after = 4;
     CHECK_OK(toy_live(&t));
     dl_store *store = store_of(url);
@@ -514,26 +521,30 @@ static diloco_verify_report run_with_entry(const char *name, const char *signed_
     return report;
 }
 
-TEST(p7_an_entry_without_a_committer_s_signature_is_void_and_the_run_continues)
+static void check_forged_entries(const char *policy)
 {
-    const diloco_verify_report forged = run_with_entry("forged", "mallory", '1', "may not create"),
-                               newer = run_with_entry("newer", "mallory", '2', "may not create"),
-                               unsigned_one =
-                                   run_with_entry("unsigned", NULL, '1', "is not signed"),
-                               too_long = run_with_entry("too_long", NULL, TOO_LONG, "longer than"),
-                               honest = run_with_entry("honest", "r0", '1', NULL);
-    CHECK_INT(1, forged.voids);
-    CHECK_INT(1, newer.voids); /* of another format, and no committer signed it */
-    CHECK_INT(1, unsigned_one.voids);
-    CHECK_INT(1, too_long.voids);
+    char *const forged = "may not create", *const unsigned_one = "is not signed";
+    CHECK_INT(1, run_with_entry("forged", policy, "mallory", '1', forged).voids);
+    /* of another format, and no committer signed it */
+    CHECK_INT(1, run_with_entry("newer", policy, "mallory", '2', forged).voids);
+    CHECK_INT(1, run_with_entry("unsigned", policy, NULL, '1', unsigned_one).voids);
+    CHECK_INT(1, run_with_entry("too_long", policy, NULL, TOO_LONG, "longer than").voids);
+    const diloco_verify_report honest = run_with_entry("honest", policy, "r0", '1', NULL);
     CHECK_INT(0, honest.voids); /* so it is the signature that it failed for */
     CHECK_INT(1, honest.aborts);
 }
 
+TEST(p7_an_entry_without_a_committer_s_signature_is_void_and_the_run_continues)
+{
+    for (size_t p = 0; p < 3; p++)
+        check_forged_entries(policies[p]);
+}
+
 TEST(p7_an_abort_with_a_wrong_prev_is_void_for_replicas_verify_and_log)
 {
-    CHECK_INT(1, run_with_entry("prev", "r0", WRONG_PREV, "prev").voids);
-    CHECK_INT(1, run_with_entry("prev_trusted", TRUSTED, WRONG_PREV, "prev").voids);
+    for (size_t p = 0; p < 3; p++)
+        CHECK_INT(1, run_with_entry("prev", policies[p], "r0", WRONG_PREV, "prev").voids);
+    CHECK_INT(1, run_with_entry("prev", "trusted", NULL, WRONG_PREV, "prev").voids);
 }
 
 /* ---- a writer without a key ------------------------------------------------------ */
@@ -631,16 +642,13 @@ TEST(p19_junk_at_the_name_of_a_combined_update_does_not_fence_a_leader)
                           .value = "leader"});
 }
 
-TEST(p6_junk_in_gen_neither_ends_a_name_nor_moves_its_next_generation_far)
+static void check_junk_in_gen(const char *policy)
 {
-    toy t = toy_of("r0", "mem://generations");
-    toy_keep("mem://generations");
-    toy_set(&t, "run.state_dir", scratch_folder("generations"));
-    toy_set(&t, "run.roster", "open");
-    toy_set(&t, "run.key", key_of("r0"));
+    char url[64];
+    toy t = single_of(url, "generations", policy);
     t.stop_after = 4;
     CHECK_OK(toy_live(&t));
-    dl_store *store = store_of("mem://generations");
+    dl_store *store = store_of(url);
     put_junk(store, "gen/r0.0001");
     put_junk(store, "gen/r0.9999999");
     t.stop_after = 2;
@@ -650,6 +658,12 @@ TEST(p6_junk_in_gen_neither_ends_a_name_nor_moves_its_next_generation_far)
     CHECK_OK(toy_live(&t));
     CHECK_INT(3, t.end.generation);
     dl_store_close(store);
+}
+
+TEST(p6_junk_in_gen_neither_ends_a_name_nor_moves_its_next_generation_far)
+{
+    for (size_t p = 0; p < 3; p++)
+        check_junk_in_gen(policies[p]);
 }
 
 TEST(a_run_json_signed_by_another_key_is_void)
