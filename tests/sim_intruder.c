@@ -89,7 +89,9 @@ static dl_generation draw_generation(sim *s)
     return generation;
 }
 
-/* All patterns of docs/formats.md. */
+/* The patterns of docs/formats.md except four. run.json exists already. No replica reads launch/ or
+ * batch.json. Only sharded entries have x/<e>/measured/, and no simulation with keys is sharded. A
+ * new case here changes what every keyed seed does. */
 static void draw_key(sim *s, dl_key key)
 {
     const uint64_t entry = sim_open_entry(s) + below(s, 4), far = below(s, 50) ? entry : 9999999999;

@@ -215,6 +215,9 @@ def others(e):
     yield f"admit/a{e}"
     yield f"theta0/{e:032x}.safetensors"
     yield f"snap/9999999999/a{e}.0000/manifest.json"
+    yield f"rec/_create.0000/{e:010d}.jsonl.zst"
+    yield f"launch/{e:010d}.json"
+    yield "batch.json"
 
 
 def plant_crowd(entries):
