@@ -73,8 +73,9 @@ intrude() {
     expect 0 diloco "$@"
     all_read "$url" 8
     if [ "$where" = hub ]; then
-        for page in "status.json?run=$name" "list?run=$name" metrics; do
-            expect 0 curl -fsS "$hub/$page"
+        for page in "status.json?run=$name" "list?run=$name" metrics .page/runs \
+            ".page/run?run=$name" ".page/entries?run=$name" ".page/settings?run=$name"; do
+            expect 0 curl -fsS --max-time 120 "$hub/$page"
         done
     fi
     echo "$name: $planted"
