@@ -155,9 +155,10 @@ def security_problems():
                 for case in cases.split(", "):
                     if f"TEST({case}" not in text:
                         yield f"docs/security.md: {file} has no case {case}"
-            for name in re.findall(r"intruder: (\w+(?:-\w+)?)", cell):
-                if not re.search(rf"go \w+ \"?{name}", scenarios):
-                    yield f"docs/security.md: intruder.sh has no scenario {name}"
+            for names in re.findall(r"intruder: ([\w-]+(?:, [\w-]+)*)", cell):
+                for name in names.split(", "):
+                    if not re.search(rf"go \w+ \"?{name}(?:[.-][\w-]+)? ", scenarios):
+                        yield f"docs/security.md: intruder.sh has no scenario {name}"
 
 
 found = [*problems(), *place_problems(), *rule_problems(), *manual_problems(), *room_problems(), *glossary_problems(), *index_problems(), *walk_problems(), *security_problems()]
