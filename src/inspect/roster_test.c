@@ -614,6 +614,37 @@ TEST(junk_in_c_takes_no_room_from_the_roster)
     CHECK_STR(verified("mem://trusted").digest, run_with(&how).digest);
 }
 
+static size_t times(const char *text, const char *part)
+{
+    size_t n = 0;
+    for (; (text = strstr(text, part)); text += strlen(part))
+        n++;
+    return n;
+}
+
+/* Every listing of an entry finds the junk again. r0 lists all four entries, because it alone
+ * closes them. */
+TEST(junk_in_c_is_reported_once_by_a_replica)
+{
+    static const char code[] = "\"code\":\"passed_over\"";
+    toy all[CREW];
+    crew_of(all, "mem://reported", "open");
+    create(&all[0]);
+    for (int i = 0; i < CREW; i++)
+        toy_keep_record(&all[i]);
+    dl_store *store = store_of("mem://reported");
+    intrude(store, &(intrusion){.folder = "c", .name = "a", .n = 200, .rest = ".0000"});
+    toy_live_all(all, CREW);
+    for (int i = 0; i < CREW; i++) {
+        TOY_OK(all[i]);
+        CHECK(times(all[i].record, code) <= 1);
+    }
+    CHECK_INT(1, times(all[0].record, code));
+    for (int i = 0; i < CREW; i++)
+        free(all[i].record);
+    dl_store_close(store);
+}
+
 TEST(p6_junk_at_its_own_names_does_not_fence_a_replica)
 {
     check_undisturbed((intrusion){.folder = "c", .name = "r1.0", .n = 30, .rest = ""});
@@ -735,7 +766,7 @@ TEST_MAIN(runs_of_keys_come_to_the_bits_of_a_run_of_trust,
           an_invalid_admission_keeps_no_replica_out,
           p7_an_entry_without_a_committer_s_signature_is_void_and_the_run_continues,
           p7_an_abort_with_a_wrong_prev_is_void_for_replicas_verify_and_log,
-          junk_in_c_takes_no_room_from_the_roster,
+          junk_in_c_takes_no_room_from_the_roster, junk_in_c_is_reported_once_by_a_replica,
           p6_junk_at_its_own_names_does_not_fence_a_replica,
           p6_junk_at_the_name_of_a_pipelined_upload_does_not_fence_a_replica,
           p19_junk_at_the_name_of_a_combined_update_does_not_fence_a_leader,

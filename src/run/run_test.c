@@ -258,6 +258,21 @@ TEST(a_sound_outer_learning_rate_is_not)
     free(all[0].record);
 }
 
+TEST(p9_17_a_cut_claim_is_recorded_with_its_replica)
+{
+    toy all[2];
+    toy_crew(all, 2, "mem://claims", "none");
+    all[1].samples = 1000;
+    toy_keep_record(&all[0]);
+    toy_live_all(all, 2);
+    TOY_OK(all[0]);
+    TOY_OK(all[1]);
+    CHECK_CONTAINS("\"code\":\"claim\",\"text\":\"entry ", all[0].record);
+    CHECK_CONTAINS(": r1 claims far more samples than the others", all[0].record);
+    CHECK(!strstr(all[0].record, ": r0 claims"));
+    free(all[0].record);
+}
+
 TEST(swm19_a_fallback_to_another_combiner_is_reported)
 {
     toy all[2];
@@ -686,7 +701,8 @@ TEST_MAIN(outer_nesterov_follows_the_worked_trace_through_real_commits,
           swm21_one_byzantine_member_of_three_moves_the_mean_and_no_robust_rule,
           swm31_members_that_point_apart_are_named_once_with_their_data,
           swm30_an_absurd_outer_learning_rate_is_warned_about_with_the_members_norms,
-          a_sound_outer_learning_rate_is_not, swm19_a_fallback_to_another_combiner_is_reported,
+          a_sound_outer_learning_rate_is_not, p9_17_a_cut_claim_is_recorded_with_its_replica,
+          swm19_a_fallback_to_another_combiner_is_reported,
           swm36_a_noisy_quadratic_approaches_its_optimum_with_more_entries_and_replicas,
           two_replicas_of_different_data_agree_after_each_of_exactly_two_commits,
           h_of_1_with_gradients_and_outer_sgd_is_data_parallel_sgd,
