@@ -87,6 +87,8 @@ TEST(preset_swarm_takes_500_steps_and_its_range_of_rounds_and_outer_steps_is_acc
     CHECK_OK(diloco_preset_apply(&config, "swarm"));
     CHECK_OK(dl_config_set(&config, "run.store", "somewhere", "test"));
     CHECK_INT(500, config.local_steps);
+    CHECK_INT(5, config.replicas);
+    CHECK_INT(4, config.min_peers); /* it may lose one node */
     for (int i = 0; i < 2; i++) {
         CHECK_OK(dl_config_set(&config, "trainer.local_steps_per_round", ranges[i][0], "test"));
         CHECK_OK(dl_config_set(&config, "server.diloco.outer_learning_rate", ranges[i][1], "test"));

@@ -55,6 +55,9 @@ for node in b c d e; do
 done
 wait_for has_rounds b.jsonl 3
 for node in $b $c $d $e; do started="$started $(children $node)"; done
+[ -d b/nodes ] || fail "join --peer does not keep its node in run.store"
+expect_error 2 'contradict' diloco join --peer "$peer" --store f --set run.store=g \
+    --set data.train_path=text.txt
 diloco status "$peer" >out || fail "status at an address"
 [ "$(grep -c ' reachable \| done ' out)" = 5 ] || fail "not five nodes at the first one's address"
 
