@@ -8,7 +8,7 @@
 
 #include <math.h>
 
-enum { MAX_N = 11, MAX_D = 5, CASES = 10000, BLOCK = 100 };
+enum { MAX_N = 11, MAX_D = 5, CASES = 10000 };
 
 typedef struct scene {
     size_t n, d;
@@ -84,21 +84,20 @@ static double unit_of(const scene *s)
     return distance[s->n / 2] > 0 ? distance[s->n / 2] : 1;
 }
 
-/* A case may differ by 1e-6 of its unit, as its own tolerance says. */
-TEST(ten_thousand_random_cases_give_the_medians_that_numpy_finds)
+/* A coordinate may differ by about 1e-6 of its case's unit. The weights add to at most 25. The
+ * largest difference is 3.2e-6, in case 4440. */
+TEST(each_of_ten_thousand_random_cases_gives_the_median_that_numpy_finds)
 {
     uint64_t state = 1;
-    CHECK_INT(CASES / BLOCK, sizeof medians / sizeof medians[0]);
-    for (size_t block = 0; block < CASES / BLOCK; block++) {
+    CHECK_INT(CASES, sizeof medians / sizeof medians[0]);
+    for (size_t i = 0; i < CASES; i++) {
+        scene s;
         double sum = 0;
-        for (size_t i = block * BLOCK; i < (block + 1) * BLOCK; i++) {
-            scene s;
-            draw(&s, &state);
-            solve(&s);
-            for (size_t j = 0; j < s.d; j++)
-                sum += (double)(1 + (i + 3 * j) % 7) * s.z[j] / unit_of(&s);
-        }
-        CHECK_NEAR(medians[block], sum, 1e-4);
+        draw(&s, &state);
+        solve(&s);
+        for (size_t j = 0; j < s.d; j++)
+            sum += (double)(1 + (i + 3 * j) % 7) * s.z[j];
+        CHECK_NEAR(medians[i], sum / unit_of(&s), 2e-5);
     }
 }
 
@@ -144,7 +143,7 @@ TEST(inputs_of_any_size_within_the_bound_leave_the_median_among_the_others)
     }
 }
 
-TEST_MAIN(ten_thousand_random_cases_give_the_medians_that_numpy_finds,
+TEST_MAIN(each_of_ten_thousand_random_cases_gives_the_median_that_numpy_finds,
           senders_of_zeros_within_the_bound_do_not_shorten_the_median,
           an_even_number_on_a_line_gives_the_middle_of_the_middle_two,
           inputs_of_any_size_within_the_bound_leave_the_median_among_the_others)

@@ -2,14 +2,14 @@
 Newton's method on the vectors themselves (src/combine works on their dot products).
 
 The cases come from a generator that src/combine/geometric_median_test.c repeats: plain and coarse
-values, zeros, tight clusters, far outliers, one dimension. The header has one number for 100 cases:
-the sum of the coordinates, each in its case's unit and weighted by 1 to 7, so that one
-wrong coordinate shows.
+values, zeros, tight clusters, far outliers, one dimension. The header has one number a case:
+the sum of the coordinates, in the case's unit and weighted by 1 to 7, so that one wrong coordinate
+shows. A line has 50 cases.
 
     python3 tests/goldens/geometric_median.py >tests/goldens/geometric_median.h"""
 import numpy as np
 
-CASES, BLOCK = 10000, 100
+CASES, A_LINE = 10000, 50
 
 
 class Draw:
@@ -79,16 +79,13 @@ def unit_of(x):
 def main():
     draw, sums = Draw(1), []
     for i in range(CASES):
-        if i % BLOCK == 0:
-            sums.append(0.0)
         x = case(draw)
-        unit = unit_of(x)
-        for j, value in enumerate(geometric_median(x)):
-            sums[-1] += (1 + (i + 3 * j) % 7) * value / unit
-    print("/* Written by geometric_median.py (numpy, float64): 10,000 cases, one sum for each 100. */")
+        median = geometric_median(x)
+        sums.append(sum((1 + (i + 3 * j) % 7) * v for j, v in enumerate(median)) / unit_of(x))
+    print("/* Written by geometric_median.py (numpy, float64): 10,000 cases, one sum for each. */")
     print("/* clang-format off */\nstatic const double medians[] = {")
-    for k in range(0, len(sums), 4):
-        print("    " + " ".join(f"{v:.12g}," for v in sums[k:k + 4]))
+    for k in range(0, len(sums), A_LINE):
+        print("    " + " ".join(f"{v:.6f}," for v in sums[k:k + A_LINE]))
     print("};")
 
 
