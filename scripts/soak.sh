@@ -4,7 +4,8 @@
 # writer without a key, members 100 ms apart, and DiLoCo against synchronous training (where
 # DILOCO_DATA is). Then the suites of the emulated device under EMULATED_SEEDS (100) orders of its work.
 # Then the tests under SHAKE_SEEDS (3) timings of other machines (tests/shake/shake.c), and every parser fuzzed for FUZZ_SECONDS (300). Then cluster simulations:
-# 2,000 seeds of 64 replicas, 200 of 256 and 20 of 1,000 (SOAK_WIDE=no leaves them out). Last,
+# 2,000 seeds of 64 replicas, 200 of 256 and 20 of 1,000 (SOAK_WIDE=no leaves them out), and the
+# goodput of a million chips. Last,
 # simulations with new seeds, until it is interrupted or SOAK_SECONDS have passed. FIRST_SEED (1000)
 # continues an earlier call.
 set -eu
@@ -79,6 +80,8 @@ if [ "${SOAK_WIDE:-yes}" = yes ]; then
     seeds cluster_sim "$(seq 200 | grep -vx '[156]')" 256 2
     seeds cluster_many "$(seq 20)" 1000 8
 fi
+step "goodput of 1,000,000 chips in 32 learners"
+"$build/tests/cluster_few" goodput 1000000 32 90
 
 seed=${FIRST_SEED:-1000}
 while [ -z "${SOAK_SECONDS:-}" ] || [ $(($(date +%s) - began)) -lt "$SOAK_SECONDS" ]; do
