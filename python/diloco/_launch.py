@@ -16,12 +16,18 @@ from . import _program
 from ._config import option_text
 from ._log import run
 from ._plan import run_program
-from .errors import Error, InvalidError, NotThereError, TimedOutError, UnreachableError
+from .errors import (Error, InvalidError, NotThereError, RefusedError, TimedOutError,
+                     UnreachableError)
 
 _OVER = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
 _ANSWERS_NO_STORE = 4  # the exit code of a replica whose store did not answer
 # Options that the program does not take from the store, which others may write.
 _NOT_OF_BOOK = ("launch.dir", "launch.endpoint", "launch.ssh_config")
+# Options of [launch] that a launch by a Python executor uses.
+_OF_CLASS = ("launch.executor", "launch.binary", "launch.timeout", "launch.restarts",
+             "launch.lost_after", "launch.poll", "launch.env", "launch.secrets")
+_POLL_S = 1.0  # seconds between two looks at replicas of a Python executor, without launch.poll
+_FIRST_PAUSE = 8  # looks before the first restart of a replica whose store did not answer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +80,8 @@ class Executor(abc.ABC):
 
     @abc.abstractmethod
     def poll(self, handle: Handle) -> Status:
-        """The state now. UnreachableError: the backend does not answer."""
+        """The state now. UnreachableError: the backend does not answer. The state then stays as
+        it was, and becomes LOST after launch.lost_after seconds without an answer."""
 
     @abc.abstractmethod
     def stream_logs(self, handle: Handle, follow: bool = False) -> Iterator[str]:
@@ -82,7 +89,7 @@ class Executor(abc.ABC):
 
     @abc.abstractmethod
     def cancel(self, handle: Handle) -> None:
-        """Stop it. One that has ended is no error."""
+        """Ask it to stop, without waiting. One that has ended is no error."""
 
 
 _registered: Dict[str, Type[Executor]] = {}
@@ -167,6 +174,7 @@ class Launched(abc.ABC):
 
     backend_name: str  #: of their executor
     supports_inter_replica_network: bool  #: whether replicas reach each other
+    _period = 0.2  # seconds between two looks
 
     def __init__(self, prepared: Mapping[str, Any]) -> None:
         self.store: str = prepared["store"]  #: URL of the run, or of the batch's record
@@ -205,7 +213,7 @@ class Launched(abc.ABC):
                 running = [h.name for h, s in zip(self.handles, states) if not s.is_over]
                 raise TimedOutError(f"after {timeout} s these replicas are not over: "
                                     f"{', '.join(running)}")
-            time.sleep(0.2)
+            time.sleep(self._period)
 
 
 class _ByProgram(Launched):
@@ -258,16 +266,36 @@ class _ByProgram(Launched):
         run_program(*self._call)
 
 
+@dataclasses.dataclass
+class _Start:
+    """One generation of a rank. Times are those of time.monotonic()."""
+
+    handle: Handle
+    status: Status = dataclasses.field(default_factory=lambda: Status("PENDING"))
+    running_since: Optional[float] = None
+    silent_since: Optional[float] = None  # the first of the polls without an answer
+    ended_at: float = 0.0
+    is_late: bool = False  # it was asked to stop after launch.timeout
+
+
 class _ByClass(Launched):
-    """A Python executor. The record of what was started is in this object alone."""
+    """A Python executor. The record of what was started is in this object alone. RefusedError: an
+    option of [launch] was given that has no effect here."""
 
     def __init__(self, prepared: Mapping[str, Any], is_batch: bool, executor: Executor) -> None:
         super().__init__(prepared)
+        for name in prepared["given"]:
+            if name not in _OF_CLASS:
+                raise RefusedError(f"{name} has no meaning with the executor "
+                                   f"{executor.backend_name}, a class of Python: omit it")
         self._prepared, self._is_batch, self._executor = prepared, is_batch, executor
+        self._period = prepared["poll"] or _POLL_S
         self.backend_name = executor.backend_name
         self.supports_inter_replica_network = executor.supports_inter_replica_network
-        self._handles = executor.launch_replicas(
-            [self._replica(rank, 0) for rank in range(prepared["max"])])
+        self._starts = [_Start(handle) for handle in executor.launch_replicas(
+            [self._replica(rank, 0) for rank in range(prepared["max"])])]
+        # Replicas that were declared LOST without an answer: they may run on, and cost.
+        self._orphans: List[Handle] = []
 
     def _replica(self, rank: int, generation: int) -> Replica:
         of = self._prepared
@@ -280,29 +308,88 @@ class _ByClass(Launched):
 
     @property
     def handles(self) -> List[Handle]:
-        return list(self._handles)
+        return [start.handle for start in self._starts]
+
+    def _limit(self, start: _Start, status: Status) -> Status:
+        """Ask a replica to stop that has run for launch.timeout seconds. Once it has ended, it is
+        FAILED, so that it is not started again."""
+        timeout = self._prepared["timeout"]
+        if status.state == "RUNNING":
+            if start.running_since is None:
+                start.running_since = time.monotonic()
+            if not start.is_late and 0 < timeout <= time.monotonic() - start.running_since:
+                self._executor.cancel(start.handle)
+                start.is_late = True
+        elif start.is_late and status.is_over and status.state != "SUCCEEDED":
+            return Status("FAILED", None, "stopped after launch.timeout")
+        return status
+
+    def _look(self, start: _Start) -> None:
+        """Poll a replica that is not over."""
+        limit = self._prepared["lost_after"]
+        try:
+            start.status = self._limit(start, self._executor.poll(start.handle))
+            start.silent_since = None
+        except UnreachableError as error:
+            now = time.monotonic()
+            if start.silent_since is None:
+                start.silent_since = now
+            start.status = dataclasses.replace(start.status, message=str(error))
+            if now - start.silent_since >= limit:
+                start.status = Status("LOST", None, f"no answer for {limit:.0f} s: {error}")
+                self._orphans.append(start.handle)
+        start.ended_at = time.monotonic()
+
+    def _stop_orphans(self) -> None:
+        """Ask orphans to stop as soon as their backend answers, and forget those that are over."""
+        left = []
+        for handle in self._orphans:
+            try:
+                if self._executor.poll(handle).is_over:
+                    continue
+                self._executor.cancel(handle)
+            except UnreachableError:
+                pass
+            left.append(handle)
+        self._orphans = left
 
     def poll(self) -> List[Status]:
-        return [self._executor.poll(handle) for handle in self._handles]
+        self._stop_orphans()
+        for start in self._starts:
+            if not start.status.is_over:  # the state of a generation that is over is final
+                self._look(start)
+        return [start.status for start in self._starts]
 
     def stream_logs(self, rank: int, follow: bool = False) -> Iterator[str]:
-        return self._executor.stream_logs(self._handles[rank], follow)
+        return self._executor.stream_logs(self._starts[rank].handle, follow)
 
     def cancel(self) -> None:
-        for handle in self._handles:
+        for handle in [*self.handles, *self._orphans]:
             self._executor.cancel(handle)
 
-    def _restart(self, states: Sequence[Status]) -> bool:
-        """Start the next generation of lost replicas. False: nothing was started."""
-        started = False
-        for i, (handle, state) in enumerate(zip(self._handles, states)):
-            lost = state.state == "LOST" or (state.state == "FAILED" and
-                                             state.exit_code == _ANSWERS_NO_STORE)
-            if lost and handle.generation < self._prepared["restarts"]:
-                again = self._replica(handle.rank, handle.generation + 1)
-                self._handles[i] = self._executor.launch_replicas([again])[0]
-                started = True
-        return started
+    def _is_missing(self, start: _Start) -> bool:
+        """Whether the next generation is to be started, now or after a pause."""
+        status = start.status
+        lost = status.state == "LOST" or (status.state == "FAILED" and
+                                          status.exit_code == _ANSWERS_NO_STORE)
+        return lost and start.handle.generation < int(self._prepared["restarts"])
+
+    def _is_pausing(self, start: _Start) -> bool:
+        """Whether the store gets more time to recover, as from the program's own launcher."""
+        pause = _FIRST_PAUSE * self._period * 2.0 ** min(start.handle.generation, 60)
+        return start.status.state == "FAILED" and time.monotonic() - start.ended_at < pause
+
+    def _restart(self) -> bool:
+        """Start the next generation of lost replicas. False: none is missing."""
+        missing = False
+        for i, start in enumerate(self._starts):
+            if not self._is_missing(start):
+                continue
+            missing = True
+            if not self._is_pausing(start):
+                again = self._replica(start.handle.rank, start.handle.generation + 1)
+                self._starts[i] = _Start(self._executor.launch_replicas([again])[0])
+        return missing
 
     def _is_done(self, states: Sequence[Status]) -> bool:
         if not self._is_batch:
@@ -315,19 +402,23 @@ class _ByClass(Launched):
         except NotThereError:
             return False
 
+    def _has_ended(self) -> bool:
+        """One look. Whether everything is complete and over. Error: it never will be."""
+        states = self.poll()
+        done = self._is_done(states)
+        over = all(state.is_over for state in states)
+        if not done and not self._restart() and over:
+            ends = [f"{h.name}: {s.state}: {s.message}" for h, s in zip(self.handles, states)]
+            what = "batch" if self._is_batch else "run"
+            raise Error(f"every replica is over, and the {what} is not complete: "
+                        + "; ".join(ends))
+        return done and over
+
     def follow(self) -> None:
         while True:
             try:
-                states = self.poll()
-                done = self._is_done(states)
-            except UnreachableError:
-                time.sleep(1)
-                continue
-            if done and all(state.is_over for state in states):
-                return
-            if not done and not self._restart(states) and all(s.is_over for s in states):
-                ends = [f"{h.name}: {s.state}: {s.message}" for h, s in zip(self._handles, states)]
-                what = "batch" if self._is_batch else "run"
-                raise Error(f"every replica is over, and the {what} is not complete: "
-                            + "; ".join(ends))
-            time.sleep(0.2)
+                if self._has_ended():
+                    return
+            except UnreachableError:  # of the store, or of a start: the next look tries it again
+                pass
+            time.sleep(self._period)

@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 from unittest import mock
 
@@ -170,6 +171,97 @@ class OfAClass(Folder):
         diloco.launch("run.toml", on="test-nothing", store="run", options={"launch.secrets": "DILOCO_TEST_WORD"})
         self.assertEqual(seen[0].secrets, {"DILOCO_TEST_WORD": "swordfish"})
         self.assertNotIn("swordfish", repr(seen))
+
+
+class Scripted(diloco.Executor):
+    """Replicas without a process. A test sets ``state``, a function of this executor and a handle, which returns a
+    Status or an exception to raise."""
+
+    backend_name = "test-scripted"
+    state = None
+    last = None  # the executor of the newest launch
+
+    def __init__(self):
+        Scripted.last = self
+        self.started, self.asked, self.failed_at = {}, [], {}
+
+    def launch_replicas(self, replicas):
+        for r in replicas:
+            self.started[r.generation] = time.monotonic()
+        return [diloco.Handle(r.rank, r.generation, r.name) for r in replicas]
+
+    def poll(self, handle):
+        status = Scripted.state(self, handle)
+        if isinstance(status, Exception):
+            raise status
+        if status.state == "FAILED":
+            self.failed_at.setdefault(handle.generation, time.monotonic())
+        return status
+
+    def stream_logs(self, handle, follow=False):
+        return iter(())
+
+    def cancel(self, handle):
+        self.asked.append(handle.generation)
+
+
+def full_store_then_success(executor, handle):
+    return diloco.Status("FAILED", 4) if handle.generation < 2 else diloco.Status("SUCCEEDED", 0)
+
+
+def no_end_before_a_request(executor, handle):
+    return diloco.Status("CANCELLED" if executor.asked else "RUNNING")
+
+
+def silence_until_the_next_generation(executor, handle):
+    """Generation 0 answers again after generation 1 was started, which ends after 0 was asked to stop."""
+    if handle.generation == 1:
+        return diloco.Status("SUCCEEDED" if executor.asked else "RUNNING")
+    if 1 not in executor.started:
+        return diloco.UnreachableError("no route to the host")
+    return diloco.Status("CANCELLED" if executor.asked else "RUNNING")
+
+
+class LimitsOfAClass(Folder):
+    def setUp(self):
+        super().setUp()
+        diloco.register_executor(Scripted)
+        pathlib.Path("batch.toml").write_text("[launch]\npoll = 0.02\n", "utf-8")
+
+    def start(self, state, **options):
+        Scripted.state = staticmethod(state)
+        return diloco.launch_job("batch.toml", on="test-scripted", replicas=1, store="batch",
+                                 options={"job.command": ["true"],
+                                          **{f"launch.{name}": value for name, value in options.items()}})
+
+    def test_store_that_did_not_answer_gets_a_pause_before_each_restart_that_doubles(self):
+        launched = self.start(full_store_then_success)
+        launched.follow()
+        self.assertEqual([h.generation for h in launched.handles], [2])
+        executor = Scripted.last
+        self.assertGreater(executor.started[1] - executor.failed_at[0], 0.15)  # 8 looks
+        self.assertGreater(executor.started[2] - executor.failed_at[1], 0.31)
+
+    def test_replica_that_reaches_its_time_limit_is_stopped_once_and_has_failed(self):
+        launched = self.start(no_end_before_a_request, timeout=0.01)
+        with self.assertRaisesRegex(diloco.Error, "FAILED: stopped after launch.timeout"):
+            launched.follow()
+        self.assertEqual(Scripted.last.asked, [0])
+        self.assertEqual([h.generation for h in launched.handles], [0])
+
+    def test_replica_without_an_answer_is_lost_started_again_and_stopped_once_it_answers(self):
+        launched = self.start(silence_until_the_next_generation, lost_after=0.1)
+        launched.follow()
+        self.assertEqual([h.generation for h in launched.handles], [1])
+        self.assertEqual(Scripted.last.asked, [0])
+
+    def test_option_without_a_meaning_for_a_class_is_refused_by_its_name_and_nothing_starts(self):
+        pathlib.Path("prices.toml").write_text('date = "2026-01-31"\ncurrency = "EUR"\nmachine_hour = 1\n', "utf-8")
+        for options in ({"grace": 5}, {"dir": "kept"}, {"prices": "prices.toml", "budget": 9}):
+            with self.assertRaisesRegex(diloco.RefusedError,
+                                        f"launch.{next(iter(options))} has no meaning with the executor test-scripted"):
+                self.start(no_end_before_a_request, **options)
+            self.assertEqual(Scripted.last.started, {})
 
 
 if __name__ == "__main__":

@@ -148,8 +148,11 @@ grep -q '"complete":true,' out || fail "status --json does not know the run: $(c
 expect_error 1 'exit code 0, and the batch is not complete' diloco launch job replicas.toml --store early --set job.run=no-run
 expect_error 3 'a batch whose ranks train the run in' diloco launch job replicas.toml --store early --set job.run=run
 expect_error 3 'is the store of the batch, too' diloco launch job replicas.toml --store run --set job.run=run
-expect 0 diloco launch job replicas.toml --store prepared --set job.run=run --prepare
+expect 0 diloco launch job replicas.toml --store prepared --set job.run=run --prepare \
+    --set launch.timeout=2.5
 grep -q "\"store\":\"$PWD/prepared\",\"trained\":\"$PWD/run\",\"min\":2,\"max\":2," out || fail "not what a rank needs: $(cat out)"
+grep -q '"restarts":3,"timeout":2.5,"lost_after":600,"poll":0.1,"given":\["launch.timeout","launch.poll"\]}' out ||
+    fail "not the options of [launch]: $(cat out)"
 
 # A run elsewhere that only the record names is not opened: it would get this machine's credentials.
 expect 0 diloco launch job replicas.toml --store far --set job.run=http://127.0.0.1:1/x --detach

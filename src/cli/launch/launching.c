@@ -304,6 +304,19 @@ static void json_list(dl_json *j, const char *key, char *const *list)
     dl_json_end(j);
 }
 
+/* The names of the options of [launch] that were given. An executor outside of this program refuses
+ * those that it does not use. */
+static void json_given(dl_json *j, const dl_config *config)
+{
+    dl_json_array(j, "given");
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const char *name = dl_config_table.rows[i].name;
+        if (strncmp(name, "launch.", 7) == 0 && dl_config_given(config, name))
+            dl_json_str(j, NULL, name);
+    }
+    dl_json_end(j);
+}
+
 diloco_status dl_launching_prepare(const dl_launching *l)
 {
     dl_buf buf;
@@ -321,6 +334,10 @@ diloco_status dl_launching_prepare(const dl_launching *l)
     json_list(&j, "env", l->env);
     json_list(&j, "secrets", l->secrets);
     dl_json_i64(&j, "restarts", l->config->launch_restarts);
+    dl_json_f64(&j, "timeout", l->config->launch_timeout_s);
+    dl_json_f64(&j, "lost_after", l->config->launch_lost_after_s);
+    dl_json_f64(&j, "poll", l->config->launch_poll_s);
+    json_given(&j, l->config);
     dl_json_end(&j);
     return dl_print_json(&j, &buf);
 }
