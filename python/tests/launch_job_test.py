@@ -68,6 +68,13 @@ class Commands(Folder):
         self.assertEqual(list(launched.stream_logs(1)), ["a, b: 1 of 2, 1"])
         self.assertIn("the batch is complete", status_of("batch"))
 
+    def test_collect_raises_at_its_timeout_and_the_ranks_continue(self):
+        launched = self.start("sh", "-c", "while [ -e batch.toml ] && [ ! -e end ]; do sleep 0.05; done")
+        with self.assertRaisesRegex(diloco.TimedOutError, "these replicas are not over: diloco-.*-r0-g0, diloco-.*-r1-g0"):
+            launched.collect(0.1)
+        pathlib.Path("end").touch()
+        self.assertEqual([s.state for s in launched.collect(60)], ["SUCCEEDED", "SUCCEEDED"])
+
     def test_rank_that_fails_is_an_error_with_its_exit_code(self):
         launched = self.start("sh", "-c", 'exit "$DILOCO_RANK"')
         with self.assertRaisesRegex(diloco.Error, "the batch is not complete; r1: FAILED: exit code 1"):

@@ -98,6 +98,16 @@ expect 0 diloco launch job batch.toml --store four --detach
 expect 0 diloco launch collect four --json
 [ "$(json complete <out)" = true ] || fail "the collected batch is not complete"
 
+# collect has a limit of its own, which changes nothing.
+touch hold-0
+rm -f started-*
+expect 0 diloco launch job batch.toml --store limited --detach
+expect_error 1 'replicas still run after 1 s' diloco launch collect limited --timeout 1
+wait_for is_started 0
+rm hold-0
+expect 0 diloco launch collect limited
+[ "$(n_started 0)" = 1 ] && [ "$(grep -c ' SUCCEEDED ' out)" = 3 ] || fail "the limit of collect has ended a rank: $(cat out)"
+
 # A batch that runs is not removed; one that is over goes with its book.
 touch hold-0
 rm -f started-*
