@@ -117,6 +117,22 @@ code=0
 wait "$launcher" || code=$?
 [ $code = 1 ] || fail "a launch whose jobs were cancelled by another ends with $code"
 grep -q 'r0: CANCELLED' launch.err || fail "not said that r0 was cancelled: $(cat launch.err)"
+
+# A rank that reaches launch.timeout, which Slurm rounds up to a minute. It is awaited below, before the preemption.
+cat >limited.toml <<'TOML'
+[job]
+command = ["sleep", "600"]
+[launch]
+executor = "slurm"
+cpus = 1
+poll = 0.2
+timeout = 1
+TOML
+diloco launch job limited.toml --store limited --replicas 1 >limited.out 2>limited.err &
+limited=$!
+started="$started $limited"
+
+# After scancel the next launch continues.
 expect 0 diloco launch tiny.toml --store cut
 [ "$(digest cut)" = "$want" ] || fail "launched again after scancel, the run ends elsewhere"
 
@@ -142,6 +158,13 @@ if python3 -m pip --version >/dev/null 2>&1; then
     expect 0 diloco launch logs wheel --rank 1
     [ "$(cat out)" = True ] || fail "not the package of the wheel: $(cat out)"
 fi
+
+# The rank at its time limit has failed, and is not submitted again.
+code=0
+wait "$limited" || code=$?
+[ $code = 1 ] || fail "a batch whose rank reached launch.timeout ends with $code: $(cat limited.err)"
+grep -q 'the batch is not complete; r0: FAILED: TIMEOUT' limited.err || fail "not said why r0 failed: $(cat limited.err)"
+[ "$(find limited.launch -maxdepth 1 -name 'diloco-*-r0-g*' | wc -l)" = 1 ] || fail "submitted again after its time limit"
 
 # Preempted by a partition of a higher priority: requeued, and run later.
 diloco rm cut >rm.out
