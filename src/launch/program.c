@@ -5,8 +5,10 @@
 #include "launch/command.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* pip reads and writes some MB, on a folder that machines share. */
 #define INSTALL_PATIENCE (600 * DL_SECOND)
@@ -31,6 +33,26 @@ bool dl_program_is_wheel(const char *path)
 {
     const size_t len = strlen(path);
     return len > 4 && strcmp(path + len - 4, ".whl") == 0;
+}
+
+/* e_machine is at offset 18, in the byte order of e_ident (elf(5)). The numbers are EM_X86_64,
+ * EM_AARCH64 and EM_RISCV. */
+const char *dl_program_machine(const char *path)
+{
+    unsigned char head[20];
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const bool whole = fd >= 0 && read(fd, head, sizeof head) == sizeof head;
+    if (fd >= 0) close(fd);
+    if (!whole || memcmp(head,
+                         "\x7f"
+                         "ELF",
+                         4) != 0)
+        return NULL;
+    const unsigned machine = head[5] == 2 ? head[18] << 8 | head[19] : head[19] << 8 | head[18];
+    return machine == 62    ? "x86_64"
+           : machine == 183 ? "aarch64"
+           : machine == 243 ? "riscv64"
+                            : NULL;
 }
 
 /* Install the wheel in `folder` unless that is done. A part of an installation, or one whose files

@@ -27,6 +27,10 @@ DL_MUST_CHECK diloco_status dl_program_digest(char out[DL_PROGRAM_DIGEST + 1], c
 /* Returns true if the path names a wheel. */
 bool dl_program_is_wheel(const char *path);
 
+/* Returns the architecture that an ELF file is for, as `uname -m` writes it, or NULL for any other
+ * file and for an architecture that diloco is not built for. */
+const char *dl_program_machine(const char *path);
+
 /* The program of an installed wheel, below <dir>/bin/<SHA-256>. */
 #define DL_WHEEL_PROGRAM "site/diloco/_lib/diloco"
 

@@ -48,6 +48,18 @@ static diloco_status add_command(dl_buf *out, const dl_launch_spec *spec)
     return status;
 }
 
+/* Compare the node with the program's architecture. The exit code is written, so that Slurm's state
+ * does not count as a lost task, which would be submitted again. */
+static diloco_status add_machine_check(dl_buf *out, const char *machine)
+{
+    if (!machine) return DILOCO_OK; /* a script, or a wheel, whose platform pip compares */
+    return dl_buf_addf(out,
+                       "here=$(uname -sm)\n[ \"$here\" = 'Linux %s' ] || {\n"
+                       "echo \"$(uname -n) is a machine of $here, and the program is for Linux %s: "
+                       "set launch.binary to a diloco that was built for it\"\nfinish %d\n}\n",
+                       machine, machine, diloco_exit_code(DILOCO_EREFUSED));
+}
+
 /* umask 077 keeps output and exit code private. sha256sum gets the program's path below the working
  * folder: a line of it has no place for a newline, which launch.dir may have. `wait` returns early
  * when a trapped signal comes, so the script waits again while the replica runs. */
@@ -57,11 +69,15 @@ diloco_status dl_slurm_script(dl_buf *out, const dl_launch_spec *spec, uint32_t 
     DL_TRY(dl_buf_addf(out, "#!/bin/sh\numask 077\nrank=$SLURM_ARRAY_TASK_ID\ndir="));
     DL_TRY(dl_shell_quote(out, spec->dir));
     const bool wheel = dl_program_is_wheel(spec->program);
-    DL_TRY(dl_buf_addf(out,
-                       "\nname=diloco-%.8s-r$rank-g%u\nprogram=$dir/bin/%s/%s\n"
-                       "cd \"$dir\" && mkdir -p \"$name\" && rm -f \"$name/exit\" || exit 1\n"
-                       "export DILOCO_RANK=\"$rank\" DILOCO_JOB=\"$name\"\n",
-                       spec->run, generation, digest, wheel ? DL_WHEEL_PROGRAM : "diloco"));
+    DL_TRY(
+        dl_buf_addf(out,
+                    "\nname=diloco-%.8s-r$rank-g%u\nprogram=$dir/bin/%s/%s\n"
+                    "cd \"$dir\" && mkdir -p \"$name\" && rm -f \"$name/exit\" || exit 1\n"
+                    "finish() {\necho \"exit $1 ${SLURM_RESTART_COUNT:-0}\" >\"$name/exit.tmp\" && "
+                    "mv \"$name/exit.tmp\" \"$name/exit\"\nexit \"$1\"\n}\n"
+                    "export DILOCO_RANK=\"$rank\" DILOCO_JOB=\"$name\"\n",
+                    spec->run, generation, digest, wheel ? DL_WHEEL_PROGRAM : "diloco"));
+    DL_TRY(add_machine_check(out, dl_program_machine(spec->program)));
     if (wheel) DL_TRY(dl_buf_addf(out, "export PYTHONPATH=\"$dir/bin/%s/site\"\n", digest));
     DL_TRY(add_exports(out, spec));
     if (*spec->secrets) DL_TRY(dl_buf_addf(out, ". \"$dir/secrets\" || exit 1\n"));
@@ -82,6 +98,5 @@ diloco_status dl_slurm_script(dl_buf *out, const dl_launch_spec *spec, uint32_t 
     return dl_buf_addf(out, " &\nreplica=$!\n[ -z \"$asked\" ] || kill -TERM $replica 2>/dev/null\n"
                             "wait $replica\ncode=$?\n"
                             "while kill -0 $replica 2>/dev/null; do wait $replica; code=$?; done\n"
-                            "echo \"exit $code ${SLURM_RESTART_COUNT:-0}\" >\"$name/exit.tmp\" && "
-                            "mv \"$name/exit.tmp\" \"$name/exit\"\nexit $code\n");
+                            "finish $code\n");
 }

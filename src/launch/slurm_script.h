@@ -2,6 +2,7 @@
  *
  *     the rank is $SLURM_ARRAY_TASK_ID
  *     go to the replica's folder, and remove an exit file of an earlier restart
+ *     compare the node's architecture with the program's
  *     export the variables, and source the file of secrets
  *     check the program against its SHA-256
  *     run the replica as a child, and pass SIGTERM on to it

@@ -26,8 +26,9 @@ static const char *contents(const char *dir, const char *name)
     return text;
 }
 
-/* Run rank 3 of generation 0, whose files are in `dir`. */
-static void run_script(dl_command_result *result, const char *dir, bool changed)
+/* Run rank 3 of generation 0 with this file as its program; the rank's files are in `dir`. With
+ * `changed` the installed program is damaged first. */
+static void run_file(dl_command_result *result, const char *dir, const char *file, bool changed)
 {
     static dl_config config;
     char digest[DL_PROGRAM_DIGEST + 1], path[PATH_MAX];
@@ -37,7 +38,7 @@ static void run_script(dl_command_result *result, const char *dir, bool changed)
                                  .config = &config,
                                  .on = "",
                                  .dir = dir,
-                                 .program = scratch_write("program", program, sizeof program - 1),
+                                 .program = file,
                                  .argv = arguments,
                                  .env = none,
                                  .secrets = none};
@@ -51,6 +52,11 @@ static void run_script(dl_command_result *result, const char *dir, bool changed)
                                 "-c",  dl_buf_str(&script),     NULL};
     CHECK_OK(dl_command_do(result, &(dl_command_run){.argv = argv}));
     dl_buf_deinit(&script);
+}
+
+static void run_script(dl_command_result *result, const char *dir, bool changed)
+{
+    run_file(result, dir, scratch_write("program", program, sizeof program - 1), changed);
 }
 
 TEST(program_is_found_whatever_the_name_of_its_folder)
@@ -78,4 +84,42 @@ TEST(changed_program_is_not_run)
     dl_buf_deinit(&result.out);
 }
 
-TEST_MAIN(program_is_found_whatever_the_name_of_its_folder, changed_program_is_not_run)
+/* The first 20 bytes of an ELF file of x86_64: EM_X86_64 is 62, and the order is little-endian. */
+static const char x86_64[20] = {'\x7f', 'E', 'L', 'F', 2, 1, 1, [16] = 2, [18] = 62};
+
+/* Put a `uname` first in PATH that answers for this architecture. */
+static void use_uname(const char *machine)
+{
+    char path[2 * PATH_MAX], text[128];
+    const char *before = getenv("PATH");
+    const int n =
+        snprintf(text, sizeof text,
+                 "#!/bin/sh\ncase $1 in -n) echo node7 ;; *) echo Linux %s ;; esac\n", machine);
+    CHECK(chmod(scratch_write("bin/uname", text, (size_t)n), 0700) == 0);
+    if (before && strstr(before, scratch_path("bin")) == before) return;
+    snprintf(path, sizeof path, "%s:%s", scratch_path("bin"), before ? before : "");
+    CHECK(setenv("PATH", path, 1) == 0);
+}
+
+TEST(program_for_another_architecture_is_named_and_its_exit_code_is_written)
+{
+    dl_command_result result;
+    const char *dir = scratch_folder("other"), *file = scratch_write("elf", x86_64, sizeof x86_64);
+    scratch_folder("bin");
+    use_uname("riscv64");
+    run_file(&result, dir, file, false);
+    CHECK_STR("node7 is a machine of Linux riscv64, and the program is for Linux x86_64: set "
+              "launch.binary to a diloco that was built for it\n",
+              dl_buf_str(&result.out));
+    CHECK_INT(3, result.exit_code);
+    CHECK_STR("exit 3 0\n", contents(dir, "diloco-1f0c2ab9-r3-g0/exit"));
+    dl_buf_deinit(&result.out);
+    /* A node of the program's own architecture comes as far as the digest. */
+    use_uname("x86_64");
+    run_file(&result, dir, file, true);
+    CHECK_STR("the program was changed\n", dl_buf_str(&result.out));
+    dl_buf_deinit(&result.out);
+}
+
+TEST_MAIN(program_is_found_whatever_the_name_of_its_folder, changed_program_is_not_run,
+          program_for_another_architecture_is_named_and_its_exit_code_is_written)

@@ -228,32 +228,11 @@ static diloco_status ssh(dl_command_result *result, const dl_launch_spec *spec, 
 
 /* ---- the program */
 
-/* The architecture that an ELF file is for, by e_machine and the byte order in e_ident (elf(5)).
- * The numbers are EM_X86_64, EM_AARCH64 and EM_RISCV. The names are those of `uname -m`. NULL: none
- * of those that diloco is built for. */
-static const char *machine_of(const char *path)
-{
-    unsigned char head[20];
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const bool whole = fd >= 0 && read(fd, head, sizeof head) == sizeof head;
-    if (fd >= 0) close(fd);
-    if (!whole || memcmp(head,
-                         "\x7f"
-                         "ELF",
-                         4) != 0)
-        return NULL;
-    const unsigned machine = head[5] == 2 ? head[18] << 8 | head[19] : head[19] << 8 | head[18];
-    return machine == 62    ? "x86_64"
-           : machine == 183 ? "aarch64"
-           : machine == 243 ? "riscv64"
-                            : NULL;
-}
-
 /* The SHA-256 of spec->program. Returns DILOCO_EINVAL if it is neither a wheel nor an ELF file for
  * one of those machines. */
 static diloco_status read_digest(char out[DIGEST + 1], const dl_launch_spec *spec)
 {
-    if (!dl_program_is_wheel(spec->program) && !machine_of(spec->program))
+    if (!dl_program_is_wheel(spec->program) && !dl_program_machine(spec->program))
         return dl_fail(DILOCO_EINVAL, "%s is no program for Linux that ssh:// can upload",
                        spec->program);
     return dl_program_digest(out, spec->program);
@@ -264,7 +243,7 @@ static diloco_status read_digest(char out[DIGEST + 1], const dl_launch_spec *spe
 static diloco_status check_machine(const dl_launch_spec *spec, const place *p, const char *uname)
 {
     char want[64], got[64];
-    snprintf(want, sizeof want, "Linux %s", machine_of(spec->program));
+    snprintf(want, sizeof want, "Linux %s", dl_program_machine(spec->program));
     snprintf(got, sizeof got, "%.*s", (int)strcspn(uname, "\n"), uname);
     if (strcmp(want, got) == 0) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,

@@ -150,6 +150,14 @@ expect_error 1 'the batch is not complete; r1: FAILED: exit code 5' diloco launc
 expect 0 diloco launch status batch
 grep -q '^r0 *SUCCEEDED' out || fail "rank 0 has not succeeded: $(cat out)"
 
+# A program for another architecture: the node names both, and the rank is not submitted again.
+cp "$program" other
+printf '\363\000' | dd of=other bs=1 seek=18 conv=notrunc 2>dd.err
+expect_error 1 'the batch is not complete; r0: FAILED: exit code 3' diloco launch job batch.toml --store elsewhere \
+    --replicas 1 --set launch.binary=other
+expect 0 diloco launch logs elsewhere --rank 0
+grep -q 'and the program is for Linux riscv64: set launch.binary' out || fail "not said why r0 failed: $(cat out)"
+
 # A wheel as the program: it is installed in the shared folder, and each task compares it before it runs.
 if python3 -m pip --version >/dev/null 2>&1; then
     wheel=$(python3 "$project/tests/launch/make_wheel.py" "$program" .)
