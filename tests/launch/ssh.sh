@@ -228,6 +228,57 @@ if python3 -m pip --version >/dev/null 2>&1; then
     cmp -s "$program" "$site/diloco/_lib/diloco" || fail "a changed file of the wheel was not replaced"
 fi
 
+# Two users of one machine, each below a login folder of their own. A mount namespace of the server has the accounts,
+# so this machine gets none, however the test ends.
+other=diloco-other
+uid=64017
+while getent passwd $uid >/dev/null; do uid=$((uid + 1)); done
+chmod 755 "$work" .
+mkdir -p users/me users/other
+cp sshd/authorized users/authorized
+chmod 644 users/authorized
+{
+    echo "$me:x:0:0::$PWD/users/me:/bin/sh"
+    echo "$other:*:$uid:$uid::$PWD/users/other:/bin/sh"
+    grep -v "^$me:" /etc/passwd
+} >sshd/passwd
+chmod 644 sshd/passwd
+# with_accounts COMMAND…
+with_accounts() {
+    exec unshare --mount sh -c 'mount --bind sshd/passwd /etc/passwd && exec "$@"' sh "$@"
+}
+two_users() {
+    [ "$(id -u)" = 0 ] && chown $uid:$uid users/other &&
+        (with_accounts setpriv --reuid=$uid --regid=$uid --clear-groups ls users/other >/dev/null 2>&1)
+}
+if two_users; then
+    sed "s|^AuthorizedKeysFile .*|AuthorizedKeysFile $PWD/users/authorized|" sshd/a.conf >sshd/users.conf
+    with_accounts python3 "$front" sshd/users.conf sshd/users.port 2>sshd/users.err &
+    started="$started $!"
+    wait_for [ -s sshd/users.port ]
+    port=$(cat sshd/users.port)
+    echo "[127.0.0.1]:$port $(cut -d' ' -f1,2 sshd/host_a.pub)" >>sshd/known
+    both=ssh://$me@127.0.0.1:$port,$other@127.0.0.1:$port
+    sed -i '/^command/s|.*|command = ["sh", "-c", "id -un; pwd"]|' batch.toml
+    expect 0 diloco launch job batch.toml --store users_batch --on "$both" --replicas 2 --set launch.dir=mine
+    expect 0 look logs users_batch --rank 0
+    printf '%s\n' "$me" "$PWD/users/me/mine" | cmp -s - out || fail "not the first user: $(cat out)"
+    expect 0 look logs users_batch --rank 1
+    printf '%s\n' "$other" "$PWD/users/other/mine" | cmp -s - out || fail "not the second user: $(cat out)"
+
+    # Their replicas share nothing but a hub.
+    hub=127.0.0.1:$(python3 "$project/tests/free_port.py")
+    diloco serve hub --listen "$hub" >serve.out 2>serve.err &
+    started="$started $!"
+    wait_for grep -q '^serving ' serve.out
+    expect 0 diloco train tiny.toml --store short --set trainer.rounds=6 --quiet
+    expect 0 diloco launch tiny.toml --store "http://$hub/run" --on "$both" --set launch.dir=mine --set trainer.rounds=6
+    [ "$(digest hub/run)" = "$(digest short)" ] || fail "by two users, the run ends elsewhere"
+    [ "$(stat -c %u users/other/mine/diloco-*-r1-g0/log | sort -u)" = $uid ] || fail "r1 was not the second user's"
+else
+    echo "left out: two users over ssh (needs root, unshare and setpriv, and a folder that others may read)"
+fi
+
 # A host that does not answer any more: its replica is lost, and started on the other one.
 rm -rf cut cut.local far/diloco-*
 diloco launch tiny.toml --store cut --on "ssh://$a,$b" --set launch.lost_after=0.5 >launch.out 2>launch.err &
