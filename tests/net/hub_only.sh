@@ -31,3 +31,10 @@ for i in 1 2 3; do
 done
 [ "$(sed 's/.*"digest":"\([0-9a-f]*\)".*/\1/' ends | sort -u | wc -l)" = 1 ] ||
     fail "digests differ at the end"
+
+# The same by diloco launch, whose replicas are at one place, without loopback to the hub.
+mkdir launched
+cp tiny.toml text.txt launched/
+start launched 1 diloco launch tiny.toml --on local --store "${url%run}launched" --set run.patience=240
+ended launched "$pid"
+[ "$(digest hub/runs/launched)" = "$(digest plain)" ] || fail "launched over the network, the run ends elsewhere"

@@ -15,7 +15,10 @@ take_down() {
     trap - EXIT
     for pid in $started; do kill -9 "$pid" 2>/dev/null || true; done
     wait 2>/dev/null || true
-    for place in $places; do ip netns del "$place" 2>/dev/null || true; done
+    for place in $places; do
+        for pid in $(ip netns pids "$place" 2>/dev/null); do kill -9 "$pid" 2>/dev/null || true; done # launched ones
+        ip netns del "$place" 2>/dev/null || true
+    done
     remove_work
     exit $status
 }
