@@ -98,6 +98,20 @@ expect 0 diloco launch job batch.toml --store four --detach
 expect 0 diloco launch collect four --json
 [ "$(json complete <out)" = true ] || fail "the collected batch is not complete"
 
+# Output of 1 GiB needs little memory, and arrives unchanged. The file has 16,384 lines of 64 KiB, mostly holes.
+log=$(echo four.launch/diloco-*-r0-g0/log)
+python3 - "$log" <<'PY'
+import sys
+
+with open(sys.argv[1], "wb") as log:
+    for i in range(1, 16385):
+        text = b"line %d\n" % i
+        log.seek((i << 16) - len(text))
+        log.write(text)
+PY
+({ sanitized || ulimit -v 200000; } && diloco launch logs four --rank 0) 2>err | cmp - "$log" || fail "not the output of 1 GiB"
+rm "$log"
+
 # collect has a limit of its own, which changes nothing.
 touch hold-0
 rm -f started-*
