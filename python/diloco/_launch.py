@@ -364,8 +364,14 @@ class _ByClass(Launched):
         return self._executor.stream_logs(self._starts[rank].handle, follow)
 
     def cancel(self) -> None:
+        failed: Optional[UnreachableError] = None
         for handle in [*self.handles, *self._orphans]:
-            self._executor.cancel(handle)
+            try:
+                self._executor.cancel(handle)
+            except UnreachableError as error:
+                failed = failed or error
+        if failed is not None:
+            raise failed
 
     def _is_missing(self, start: _Start) -> bool:
         """Whether the next generation is to be started, now or after a pause."""

@@ -255,6 +255,20 @@ class LimitsOfAClass(Folder):
         self.assertEqual([h.generation for h in launched.handles], [1])
         self.assertEqual(Scripted.last.asked, [0])
 
+    def test_cancel_asks_every_replica_although_one_does_not_answer(self):
+        asked = []
+
+        def cancel(_executor, handle):
+            asked.append(handle.rank)
+            raise diloco.UnreachableError(f"no route to the host of r{handle.rank}")
+
+        diloco.register_executor(type("Deaf", (Scripted,), {"backend_name": "test-deaf", "cancel": cancel}))
+        launched = diloco.launch_job("batch.toml", on="test-deaf", replicas=2, store="batch",
+                                     options={"job.command": ["true"]})
+        with self.assertRaisesRegex(diloco.UnreachableError, "host of r0"):
+            launched.cancel()
+        self.assertEqual(asked, [0, 1])
+
     def test_option_without_a_meaning_for_a_class_is_refused_by_its_name_and_nothing_starts(self):
         pathlib.Path("prices.toml").write_text('date = "2026-01-31"\ncurrency = "EUR"\nmachine_hour = 1\n', "utf-8")
         for options in ({"grace": 5}, {"dir": "kept"}, {"prices": "prices.toml", "budget": 9}):
