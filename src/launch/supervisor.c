@@ -554,7 +554,7 @@ diloco_status dl_control_collect(const dl_control *c, double timeout_s)
             return DILOCO_OK;
         }
         if (dl_clock_now() >= due)
-            return dl_fail(DILOCO_ETIMEDOUT, "replicas still run after %.0f s", timeout_s);
+            return dl_fail(DILOCO_ETIMEDOUT, "replicas still run after %g s", timeout_s);
         if (!pause_for(c, dl_control_period(c)))
             return dl_fail(DILOCO_EINTERRUPTED, "no longer waiting");
     }
