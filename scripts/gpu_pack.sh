@@ -36,7 +36,8 @@ ldd "$folder"/bin/* "$folder"/lib/*.so | awk '$2 == "=>" && $3 ~ /^\// { print $
     done
 cp -r "$root/python/diloco" "$folder/python/"
 find "$folder/python" -name __pycache__ -prune -exec rm -r {} +
-for test in torch_test diloco_test cuda_test; do
+# The tests import torch_world.
+for test in torch_test diloco_test cuda_test torch_world; do
     cp "$root/python/tests/$test.py" "$folder/python/tests/"
 done
 cp "$root/scripts/gpu_check.sh" "$root/scripts/gpu_ceilings.py" "$root/bench/train_speed_torch.py" "$folder/"
