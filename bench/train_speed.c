@@ -4,8 +4,8 @@
  * line of JSON with the seconds of every step, by the clock and of processor time; train_speed.py
  * compares it with PyTorch. With --detail it also prints the share of each operation, the matrix
  * products of a step alone (the same calls, nothing else), and the machine's peak of fused
- * multiply-adds. With --device cuda it trains on a card. --seconds ends the steps early, after at
- * least one. */
+ * multiply-adds. With --device cuda it trains on a card, in the precision that --precision names.
+ * --seconds ends the steps early, after at least one. */
 #include "base/clock.h"
 #include "base/rng.h"
 #include "model/model.h"
@@ -55,11 +55,15 @@ static void read_arguments(rig *r, int argc, char **argv)
             fprintf(stderr,
                     "usage: train_speed [--layers N] [--heads N] [--channels N] [--context N]"
                     " [--ffn N] [--vocab N] [--batch N] [--threads N] [--steps N] [--detail]"
-                    " [--device NAME] [--seconds N]\n");
+                    " [--device NAME] [--precision f32|bf16] [--seconds N]\n");
             exit(2);
         }
         if (strcmp(argv[i], "--device") == 0) {
             r->device = argv[++i];
+            continue;
+        }
+        if (strcmp(argv[i], "--precision") == 0) {
+            must(dl_config_set(&r->config, "trainer.precision", argv[++i], "command line"));
             continue;
         }
         size_t value = strtoul(argv[i + 1], NULL, 10);
@@ -233,9 +237,11 @@ static double measure_peak(rig *r)
 static dl_model_plan plan_of(const rig *r)
 {
     dl_model_plan plan;
+    const dl_device device = r->backend->ops->device;
     const dl_sample sample = dl_sample_tokens(r->vocab, (size_t)r->config.context);
     must(dl_model_plan_for(&plan, &r->config, &sample,
-                           &(dl_graph_target){.device = r->backend->ops->device,
+                           &(dl_graph_target){.device = device,
+                                              .element = dl_model_element(&r->config, device),
                                               .max_rows = r->batch,
                                               .n_threads = (int)r->threads}));
     return plan;
@@ -297,6 +303,11 @@ int main(int argc, char **argv)
         fprintf(stderr, "train_speed: --detail is for the CPU: a card's kernels are queued\n");
         return 2;
     }
+    const bool narrow = r.config.precision == DL_PRECISION_BF16;
+    if (narrow && strcmp(r.device, "cpu") == 0) { /* which would train in f32 */
+        fprintf(stderr, "train_speed: --precision bf16 is for a card: name it by --device\n");
+        return 2;
+    }
     set_up(&r);
     size_t n = r.batch * (size_t)r.config.context;
     int32_t *inputs = malloc(n * sizeof *inputs), *targets = malloc(n * sizeof *targets);
@@ -325,10 +336,10 @@ int main(int argc, char **argv)
         if (i == 0 || seconds[i] < fastest_seconds) fastest = profile, fastest_seconds = seconds[i];
     }
     must(dl_model_take_loss(r.model, &loss));
-    printf("{\"device\":\"%s\",\"parameters\":%zu,\"tokens\":%zu,\"bytes\":%" PRIu64
-           ",\"loss\":%.6f",
-           dl_backend_card(r.backend), dl_model_n_parameters(r.model), n, bytes_of(&r),
-           loss.sum / (double)loss.n_targets);
+    printf("{\"device\":\"%s\",\"precision\":\"%s\",\"parameters\":%zu,\"tokens\":%zu,"
+           "\"bytes\":%" PRIu64 ",\"loss\":%.6f",
+           dl_backend_card(r.backend), narrow ? "bf16" : "f32", dl_model_n_parameters(r.model), n,
+           bytes_of(&r), loss.sum / (double)loss.n_targets);
     print_seconds("seconds", seconds, r.steps);
     print_seconds("processor_seconds", processor, r.steps);
     printf("}\n");

@@ -20,10 +20,10 @@ usage() {
     exit 2
 }
 
-# limit N: seconds of phase N, together 520 on a card. A busy machine without one is slower.
+# limit N: seconds of phase N, together 560 on a card. A busy machine without one is slower.
 limit() {
     [ -z "${GPU_CHECK_LIMIT:-}" ] || { echo "$GPU_CHECK_LIMIT" && return; }
-    set -- "$1" 15 45 60 75 75 30 120 60 40
+    set -- "$1" 15 45 60 75 75 30 160 60 40
     shift "$1"
     echo $(($2 * ${emulated:+5 * }1))
 }
@@ -130,14 +130,14 @@ phase_5() {
     say "outer step, combiners and codecs have the recorded bits"
 }
 
-# speed_of MODEL SYSTEM BATCH LAYERS CHANNELS CONTEXT FILE: a line of JSON from what a program of speed
-# printed. MFU counts attention as causal, 6 N + 6 L C T operations a token, of the card's peak in
-# bfloat16 without sparsity, where that is known.
+# speed_of MODEL SYSTEM PRECISION BATCH LAYERS CHANNELS CONTEXT FILE: a line of JSON from what a program of
+# speed printed; sets $rate to tokens a second. MFU counts attention as causal, 6 N + 6 L C T operations a
+# token, of the card's peak in bfloat16 without sparsity, where that is known.
 speed_of() {
-    rates=$(sed -n 's/.*"seconds": *\[\([^]]*\)\].*/\1/p' "$7" | tr -d ' ' | tr ',' '\n' | sort -g)
+    rates=$(sed -n 's/.*"seconds": *\[\([^]]*\)\].*/\1/p' "$8" | tr -d ' ' | tr ',' '\n' | sort -g)
     [ -n "$rates" ] || return 1
-    numbers=$(printf '%s\n' "$rates" | awk -v tokens="$(json tokens <"$7")" -v n="$(json parameters <"$7")" \
-        -v l="$4" -v c="$5" -v t="$6" -v card="$(json device <"$7")" '
+    numbers=$(printf '%s\n' "$rates" | awk -v tokens="$(json tokens <"$8")" -v n="$(json parameters <"$8")" \
+        -v l="$5" -v c="$6" -v t="$7" -v card="$(json device <"$8")" '
         { s[NR] = $1 }
         END {
             rate = tokens / s[int((NR + 1) / 2)]
@@ -145,27 +145,45 @@ speed_of() {
             mfu = peak ? sprintf("%.4f", rate * (6 * n + 6 * l * c * t) / peak) : "null"
             printf "\"tokens_per_s\":%.1f,\"mfu\":%s", rate, mfu
         }')
-    measured "\"card\":$(quoted "$(json device <"$7")"),\"model\":\"$1\",\"system\":\"$2\",\"batch\":$3,$numbers,\"bytes\":$(json bytes <"$7"),\"parameters\":$(json parameters <"$7")"
-    said="${said:-}${said:+; }$1 $2 $(echo "$numbers" | sed 's/.*per_s":\([0-9]*\).*/\1/') tokens/s"
+    measured "\"card\":$(quoted "$(json device <"$8")"),\"model\":\"$1\",\"system\":\"$2\",\"precision\":\"$3\",\"batch\":$4,$numbers,\"bytes\":$(json bytes <"$8"),\"parameters\":$(json parameters <"$8")"
+    rate=$(echo "$numbers" | sed 's/.*per_s":\([0-9.]*\).*/\1/')
+    said="${said:-}${said:+; }$1 $2 $3 ${rate%.*} tokens/s"
 }
 
-# speed MODEL OUR_BATCH TORCH_BATCH LAYERS HEADS CHANNELS CONTEXT VOCAB: this program and torch, one after
-# the other.
+# ratios MODEL RATE PRECISION=RATE…: this program's tokens a second, in each precision, as a share of RATE, which
+# is that of torch.compile in bf16. A share in f32 compares two precisions, and says so.
+ratios() {
+    model=$1 theirs=$2
+    shift 2
+    for pair; do
+        ratio=$(awk -v ours="${pair#*=}" -v theirs="$theirs" 'BEGIN { printf "%.3f", ours / theirs }')
+        measured "\"model\":\"$model\",\"ratio\":$ratio,\"of\":\"diloco ${pair%=*}\",\"to\":\"torch.compile bf16\""
+        said="$said; $model diloco ${pair%=*} / torch.compile bf16 $ratio"
+        [ "${pair%=*}" = bf16 ] || said="$said (two precisions)"
+    done
+}
+
+# speed MODEL OUR_BATCH TORCH_BATCH LAYERS HEADS CHANNELS CONTEXT VOCAB: this program in both precisions and
+# torch, one after the other.
 speed() {
     shape="--layers $4 --heads $5 --channels $6 --context $7 --vocab $8"
-    # shellcheck disable=SC2086 # arguments
-    if timeout --foreground 45 sh "$self" "$out" --run card_speed --device cuda --batch "$2" --seconds 8 $shape >"$out/speed"; then
-        speed_of "$1" diloco "$2" "$4" "$6" "$7" "$out/speed"
-    else
-        bad="${bad:-}${bad:+, }diloco $1"
-    fi
+    own=
+    for precision in f32 bf16; do
+        # shellcheck disable=SC2086 # arguments
+        if timeout --foreground 45 sh "$self" "$out" --run card_speed --device cuda --precision $precision --batch "$2" --seconds 5 $shape >"$out/speed"; then
+            speed_of "$1" diloco $precision "$2" "$4" "$6" "$7" "$out/speed" && own="$own $precision=$rate"
+        else
+            bad="${bad:-}${bad:+, }diloco $1 $precision"
+        fi
+    done
     [ "$torch" = yes ] || return 0
     for kind in --compile ""; do
         # shellcheck disable=SC2086 # arguments
-        if python "$here/train_speed_torch.py" --device cuda --dtype bfloat16 --batch "$3" --steps 20 --seconds 4 $kind $shape >"$out/speed"; then
-            speed_of "$1" "torch${kind:+.compile}" "$3" "$4" "$6" "$7" "$out/speed"
-        else
+        if ! python "$here/train_speed_torch.py" --device cuda --dtype bfloat16 --batch "$3" --steps 20 --seconds 4 $kind $shape >"$out/speed"; then
             bad="${bad:-}${bad:+, }torch${kind:+.compile} $1"
+        elif speed_of "$1" "torch${kind:+.compile}" bf16 "$3" "$4" "$6" "$7" "$out/speed" && [ -n "$kind" ]; then
+            # shellcheck disable=SC2086 # pairs
+            ratios "$1" "$rate" $own
         fi
     done
 }

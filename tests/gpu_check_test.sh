@@ -101,7 +101,7 @@ phase 2 'left out' 'false has no torch with CUDA'
 phase 3 passed 'follow the CPU'
 phase 4 passed 'racecheck'
 phase 5 passed 'recorded bits'
-phase 6 'left out' 'no torch with CUDA; tiny diloco [0-9]* tokens/s'
+phase 6 'left out' 'no torch with CUDA; tiny diloco f32 [0-9]* tokens/s; tiny diloco bf16 [0-9]* tokens/s$'
 phase 7 passed 'one was killed and rejoined'
 phase 8 passed 'dl_product(a, b) 88.7 %, dl_adamw 11.1 %, dl_scale 0.1 %'
 says '^6 passed, 0 failed, 3 left out$'
@@ -115,13 +115,29 @@ results = {x["phase"]: x for x in lines if "result" in x}
 assert sorted(results) == list(range(9)), results
 assert all(x["because"] and x["seconds"] < 600 for x in results.values())
 speed = [x for x in lines if "tokens_per_s" in x]
-assert len(speed) == 1 and speed[0]["tokens_per_s"] > 0 and speed[0]["mfu"] is None, speed
-assert speed[0]["card"] == "emulated device", speed
-assert speed[0]["bytes"] > 4 * speed[0]["parameters"] > 0, speed
+assert [x["precision"] for x in speed] == ["f32", "bf16"], speed
+for x in speed:
+    assert x["tokens_per_s"] > 0 and x["mfu"] is None, speed
+    assert x["card"] == "emulated device", speed
+    assert x["bytes"] > 4 * x["parameters"] > 0, speed
+assert speed[0]["bytes"] != speed[1]["bytes"], speed
 assert [x["percent"] for x in lines if "kernel" in x] == [88.7, 11.1, 0.1]
 card = [x for x in lines if "product_flops_per_s" in x]
 assert card[0]["product_flops_per_s"] > 0 and card[0]["copy_bytes_per_s"] > 0, card
 TEXT
+
+# The ratios, with a substitute for a Python with torch. It prints 64 tokens a second.
+cat >tools/torch <<'TEXT'
+#!/bin/sh
+[ "$1" != -c ] || exit 0
+echo '{"device": "emulated device", "bytes": 1, "parameters": 10, "tokens": 32, "seconds": [0.5]}'
+TEXT
+chmod +x tools/torch
+expect 0 env PYTHON="$PWD/tools/torch" sh pack/gpu_check.sh OUT --emulated \
+    "$build/tests/cuda_emu/libemulated_driver.so" 6
+phase 6 passed 'tiny torch.compile bf16 64 tokens/s; tiny diloco f32 / torch.compile bf16 [0-9.]* (two precisions); tiny diloco bf16 / torch.compile bf16 [0-9.]*; tiny torch bf16 64 tokens/s$'
+[ "$(grep -c '"ratio":[0-9.]*,"of":"diloco f32","to":"torch.compile bf16"' OUT/results.jsonl)" = 1 ] ||
+    fail "results.jsonl has no ratio"
 
 # A card that computes wrongly fails, by its kernel, and the later phases run. So does a phase that takes
 # too long.
