@@ -95,16 +95,21 @@ TEST(alg_26_on_disk_outer_state_is_in_memory_only_while_its_fragment_is_exchange
                    (double)gone / (1 << 20));
 }
 
-TEST(offload_to_memory_needs_a_device)
+TEST(offload_to_memory_is_refused_on_every_device)
 {
-    diloco_config *config = diloco_config_create();
-    diloco_run *run;
-    CHECK_OK(diloco_config_set(config, "run.store", "mem://offload", "test"));
-    CHECK_OK(diloco_config_set(config, "run.offload", "memory", "test"));
-    CHECK_STATUS(DILOCO_EREFUSED, diloco_run_open(&run, config, "r0"));
-    CHECK_CONTAINS("on the CPU it is in memory already", diloco_error_text());
-    diloco_config_destroy(config);
+    static const char *const devices[] = {"cpu", "cuda"};
+    for (size_t i = 0; i < 2; i++) {
+        diloco_config *config = diloco_config_create();
+        diloco_run *run;
+        CHECK_OK(diloco_config_set(config, "run.store", "mem://offload", "test"));
+        CHECK_OK(diloco_config_set(config, "trainer.device", devices[i], "test"));
+        CHECK_OK(diloco_config_set(config, "run.offload", "memory", "test"));
+        CHECK_STATUS(DILOCO_EREFUSED, diloco_run_open(&run, config, "r0"));
+        CHECK_CONTAINS("outer state is in host memory with every trainer.device",
+                       diloco_error_text());
+        diloco_config_destroy(config);
+    }
 }
 
 TEST_MAIN(alg_26_on_disk_outer_state_is_in_memory_only_while_its_fragment_is_exchanged,
-          offload_to_memory_needs_a_device)
+          offload_to_memory_is_refused_on_every_device)

@@ -192,8 +192,9 @@ diloco_status dl_run_check(const dl_config *c)
     DL_TRY(check_peers(c));
     if (c->offload == DL_OFFLOAD_MEMORY)
         return dl_fail(DILOCO_EREFUSED,
-                       "run.offload = \"memory\" moves outer state off a device, and on the CPU "
-                       "it is in memory already: take \"disk\", or \"none\"");
+                       "run.offload = \"memory\" moves outer state off a device, and outer state "
+                       "is in host memory with every trainer.device: leave it \"none\", or take "
+                       "\"disk\"");
     DL_TRY(dl_simulation_check(c));
     if (c->heartbeat_s > c->patience_s / 3)
         return dl_fail(DILOCO_EINVAL,

@@ -194,7 +194,7 @@
       "Size in MiB of all members' contributions above which run.spool = auto uses the disk. More than 64 clients always use it.", \
       .applies_when = "swarm.consensus = log") \
     X(CHOICE(dl_offload_choice), offload, "run.offload", "none", "", 0, \
-      "Place of the outer state of fragments that are not being exchanged; memory moves it off a device.", \
+      "Place of the outer state of fragments that are not being exchanged: host memory (none), or a file (disk). memory is refused, because outer state is never on a device.", \
       .applies_when = "swarm.consensus = log") \
     X(CHOICE(dl_role_choice), role, "run.role", "both", "", 0, \
       "Work of this machine's processes in a federated run: train clients (worker), close entries (server), or both.", \
