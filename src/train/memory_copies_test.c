@@ -1,6 +1,8 @@
 /* memory_copies_test.c - the plan of a replica's memory has the host copies of what is on a device:
- * none on the CPU. */
+ * none on the CPU. Moments are copied from a device when they are saved. */
 #include "train_fixture.h"
+
+#include <stdatomic.h>
 
 /* The same file is compiled a second time, and its backends are then trap backends. */
 static bool on_a_device(void)
@@ -26,4 +28,37 @@ TEST(host_copies_of_a_device_are_planned)
     free(config);
 }
 
-TEST_MAIN(host_copies_of_a_device_are_planned)
+/* Bytes that tests/trap_backend.c has copied to the host. It is in the second program alone. */
+extern atomic_size_t trap_copied_out __attribute__((weak));
+
+/* Trains two entries, and returns the bytes that were copied to the host. */
+static size_t copied_out(const char *option, const char *value)
+{
+    fixture_record record = {0};
+    dl_config *config = fixture_config("diloco");
+    set(config, option, value);
+    const size_t before = on_a_device() ? atomic_load(&trap_copied_out) : 0;
+    fixture_train(config, &record, 1);
+    const size_t after = on_a_device() ? atomic_load(&trap_copied_out) : 0;
+    CHECK_INT(2, fixture_count(&record, "commit"));
+    fixture_record_free(&record);
+    free(config);
+    return after - before;
+}
+
+TEST(moments_are_copied_from_a_device_only_when_they_are_saved)
+{
+    diloco_memory_plan p;
+    dl_config *config = fixture_config("diloco");
+    CHECK_OK(diloco_train_plan(&p, config));
+    free(config);
+    const size_t twice = copied_out("run.save_every", "1");
+    const size_t once = copied_out("run.save_every", "2");
+    const size_t never = copied_out("run.state_dir", "none");
+    const size_t moments = on_a_device() ? (size_t)p.moments : 0;
+    CHECK(twice >= once + moments);
+    CHECK(once >= never + moments);
+}
+
+TEST_MAIN(host_copies_of_a_device_are_planned,
+          moments_are_copied_from_a_device_only_when_they_are_saved)

@@ -8,7 +8,7 @@
  * 1. A step depends only on the run's position and sample number, the parameters and the private
  *    vectors. So a resumed replica continues bitwise.
  * 2. The run reads and overwrites parameters, gradients and moments in host memory. On a device
- *    they go through staging.h: parameters inside the run's calls, moments and gradients around the
+ *    they go through staging.h: parameters and moments inside the run's calls, gradients before the
  *    calls that need them.
  * 3. A step whose gradient is not finite changes nothing. It still counts: its samples are used and
  *    its position passes, or it would be repeated for ever. */
@@ -50,13 +50,26 @@ static diloco_status list_privates(replica *r)
     return DILOCO_OK;
 }
 
-/* The run saves and loads these arrays in place, so they must not move until it is closed. */
+/* Returns the array of private piece i that is in a device's memory, or NULL if it is in host
+ * memory. The optimizer's vectors are the first pieces. */
+static dl_staged *on_device(const replica *r, size_t i)
+{
+    const dl_staging *vectors = &r->base.step.vectors;
+    const bool apart = i < vectors->n && vectors->all[i].host != vectors->all[i].memory;
+    return apart ? &vectors->all[i] : NULL;
+}
+
+/* The run saves and loads these arrays in place, so they must not move until it is closed. It
+ * copies a vector from a device only when it saves: most of the arrays' bytes are moments. */
 static diloco_status register_privates(replica *r)
 {
     DL_TRY(list_privates(r));
-    for (size_t i = 0; i < r->n_privates; i++)
-        DL_TRY(diloco_run_private(r->base.run, r->privates[i].name, r->privates[i].data,
-                                  r->privates[i].len));
+    for (size_t i = 0; i < r->n_privates; i++) {
+        const dl_private *p = &r->privates[i];
+        dl_staged *staged = on_device(r, i);
+        DL_TRY(diloco_run_private_by(r->base.run, p->name, p->data, p->len,
+                                     staged ? dl_staging_fill : NULL, staged));
+    }
     return DILOCO_OK;
 }
 
@@ -176,7 +189,6 @@ static diloco_status report_step(dl_replica *b, const diloco_step_report *report
     const bool due = b->now.position + 1 >= b->now.next_stop;
     dl_replica_progress(b, due ? "exchange" : "train");
     DL_TRY(dl_backend_sync(b->setup.backend));
-    if (due) DL_TRY(dl_staging_pull(&b->step.vectors)); /* the run saves them there */
     DL_TRY(dl_staging_pull(&b->setup.staged_gradients));
     const diloco_status status = diloco_step(b->run, report);
     b->now = diloco_run_now(b->run);
@@ -213,7 +225,6 @@ static diloco_status stop_here(void *user)
 {
     replica *r = user;
     dl_replica *b = &r->base;
-    DL_TRY(dl_staging_pull(&b->step.vectors));
     DL_TRY(diloco_run_save(b->run));
     dl_run_announce_stop(b->run);
     return dl_fail(DILOCO_EINTERRUPTED,

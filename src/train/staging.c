@@ -10,7 +10,7 @@ diloco_status dl_staging_add(dl_staging *s, void **host, void *memory, size_t by
     if (all) s->all = all;
     void *place = s->backend->ops->in_host_memory ? memory : calloc(dl_size_max(bytes, 1), 1);
     if (all && place) {
-        s->all[s->n++] = (dl_staged){.host = place, .memory = memory, .bytes = bytes};
+        s->all[s->n++] = (dl_staged){place, memory, bytes, s->backend};
         *host = place;
         return DILOCO_OK;
     }
@@ -42,6 +42,14 @@ void dl_staging_push(const dl_staging *s)
     for (size_t i = 0; i < s->n; i++)
         if (s->all[i].host != s->all[i].memory)
             dl_backend_copy_in(s->backend, s->all[i].memory, s->all[i].host, s->all[i].bytes);
+}
+
+diloco_status dl_staging_fill(void *staged, void *to)
+{
+    const dl_staged *s = staged;
+    DL_TRY(dl_backend_sync(s->backend));
+    dl_backend_copy_out(s->backend, to, s->memory, s->bytes);
+    return dl_backend_sync(s->backend); /* a copy may have failed, too */
 }
 
 /* ---- a device for the run */

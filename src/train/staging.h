@@ -16,6 +16,7 @@
 typedef struct dl_staged {
     void *host, *memory; /* one, or owned and backend memory */
     size_t bytes;
+    dl_backend *backend; /* borrowed */
 } dl_staged;
 
 /* Zeroed except the backend, which is borrowed. */
@@ -35,6 +36,9 @@ void dl_staging_deinit(dl_staging *s); /* zeroed is fine */
 DL_MUST_CHECK diloco_status dl_staging_pull(const dl_staging *s);
 /* dl_staging_push queues the copies to the backend. */
 void dl_staging_push(const dl_staging *s);
+/* dl_staging_fill is a diloco_fill_fn for a dl_staged: it waits for the backend and copies the
+ * array from backend memory to `to`. Returns DILOCO_EIO if the device failed. */
+DL_MUST_CHECK diloco_status dl_staging_fill(void *staged, void *to);
 
 /* dl_staging_device fills *out with the copies of a backend, for diloco_run_device. Returns false
  * if the host may use the backend's memory: then the run needs no device. */

@@ -38,8 +38,9 @@ DL_MUST_CHECK diloco_status dl_step_init(dl_step *out, const dl_setup *setup, bo
 void dl_step_deinit(dl_step *step); /* zeroed is fine */
 
 /* dl_step_list lists the optimizer's vectors as private pieces in host places, at most `cap`; *n 0
- * if there is no optimizer. Once. Pull step->vectors before they are saved, push it after they were
- * loaded. Returns DILOCO_ENOMEM. */
+ * if there is no optimizer; piece i is step->vectors.all[i]. Once. Pull step->vectors before they
+ * are saved, or save each by dl_staging_fill. Push it after they were loaded. Returns
+ * DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_step_list(dl_step *step, dl_private *out, size_t cap, size_t *n,
                                          bool f32);
 
