@@ -22,7 +22,8 @@ _PAIRS = "diloco.pairs"  # a mapping whose keys are not all texts
 
 
 class Client:
-    """One logical client. Override `fit`; `evaluate` where `evaluate_clients` is called.
+    """One logical client. Override `fit`; `evaluate` where `evaluate_clients` is called. A run with
+    keys (run.roster other than "trusted") refuses logical clients.
 
     ``number``: 1 to clients.total_clients, as in the log. ``state``: the client's private state, a
     mapping of plain values, torch tensors and numpy arrays; empty at first. The state that `fit`
