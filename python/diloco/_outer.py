@@ -108,4 +108,6 @@ def part_of(outer: OuterOptimizer, guard: Callable[[Callable[[], Any]], Any],
 
 def short_name(prefix: str, kind: str, digest: str) -> str:
     """At most 26 characters that say which optimizer, with which options."""
-    return f"{prefix}-{re.sub(r'[^A-Za-z0-9]', '', kind)[:10]}-{digest[:8]}"
+    end = f"-{digest[:8]}"
+    letters = re.sub(r"[^A-Za-z0-9]", "", kind)[:26 - len(prefix) - 1 - len(end)]
+    return f"{prefix}-{letters}{end}"

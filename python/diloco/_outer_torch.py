@@ -15,6 +15,7 @@ import copy
 import ctypes
 import hashlib
 import math
+import re
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
 import torch
@@ -22,6 +23,8 @@ import torch
 from ._outer import OuterOptimizer, OuterStep, Registered, short_name
 from .errors import InvalidError, RefusedError
 
+# Another release of torch may round an optimizer's step differently.
+_RELEASE = ".".join(re.findall(r"\d+", torch.__version__)[:2])
 _LIVE = ("params", "lr", "initial_lr")  # of a group: not options that decide which optimizer it is
 
 
@@ -148,5 +151,5 @@ def outer_of(optimizer: Any, registered: Sequence[Registered],
     said = repr(sorted((k, repr(v)) for k, v in group.items() if k not in _LIVE))
     digest = hashlib.sha256(f"{kind.__module__}.{kind.__qualname__} {said}".encode()).hexdigest()
     step = _TorchStep(optimizer, group, state, registered, all_floating)
-    return (OuterOptimizer(short_name("torch", kind.__name__, digest), step, state.vectors),
-            float(group["lr"]))
+    name = short_name(f"torch{_RELEASE}", kind.__name__, digest)
+    return OuterOptimizer(name, step, state.vectors), float(group["lr"])

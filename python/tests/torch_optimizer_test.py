@@ -4,6 +4,7 @@ import copy
 import sys
 import threading
 import unittest
+from unittest import mock
 
 try:
     import torch
@@ -12,6 +13,7 @@ except ImportError as error:
     sys.exit(77)
 
 import diloco
+from diloco import _outer_torch
 from torch_world import InScratch, adamw, batch, inner_step, small, values
 
 
@@ -209,11 +211,25 @@ class OuterOptimizers(InScratch):
     def test_another_one_is_refused_by_name(self):
         self.live(self.OPTIMIZERS["nesterov"])
         for words, make in {
-                "user:torch-SGD-[0-9a-f]{8} in the run, user:torch-SGD-": self.OPTIMIZERS["plain"],
+                r"user:torch[0-9.]+-SGD-[0-9a-f]{8} in the run, user:torch[0-9.]+-SGD-":
+                    self.OPTIMIZERS["plain"],
                 "outer_learning_rate is 0.7 in the run, 0.5 here": lambda p: torch.optim.SGD(
                     p, lr=0.5, momentum=0.9, nesterov=True)}.items():
             with self.assertRaisesRegex(diloco.DiffersError, words):
                 self.live(make, replica="r1")
+
+    def test_another_release_of_torch_is_refused_by_its_number(self):
+        make = self.OPTIMIZERS["nesterov"]
+        with mock.patch.object(_outer_torch, "_RELEASE", "1.98"):
+            self.live(make, stop=8)
+        with mock.patch.object(_outer_torch, "_RELEASE", "1.99"):
+            for replica in ("r0", "r1"):
+                with self.assertRaisesRegex(diloco.DiffersError,
+                                            "user:torch1.98-SGD-([0-9a-f]{8}) in the run, "
+                                            r"user:torch1.99-SGD-\1 here"):
+                    self.live(make, replica=replica)
+        with mock.patch.object(_outer_torch, "_RELEASE", "1.98"):
+            self.live(make)  # resumes
 
     def test_a_state_that_the_log_cannot_tell_is_refused(self):
         def two_groups(p):
