@@ -18,6 +18,8 @@ import diloco
 from diloco import _copies, _place
 from torch_test import InScratch, adamw
 
+NO_MEMORY = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)  # by torch's release
+
 
 class LateLoss:
     """A loss that is on a device for some time."""
@@ -75,6 +77,20 @@ class Late:
         while self._queued:
             target, values = self._queued.pop()
             target.copy_(values)
+
+
+class Full(Late):
+    """A device whose memory is full at one copy to it, the n-th."""
+
+    def __init__(self, seed, n):
+        super().__init__(seed)
+        self.n_left = n
+
+    def to_device(self, target, host):
+        self.n_left -= 1
+        if self.n_left == 0:
+            raise NO_MEMORY("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        super().to_device(target, host)
 
 
 class Cuda:
@@ -169,6 +185,17 @@ class LateCopies(InScratch):
                 self.life(f"{self.store}-parts{seed}", 7, save_at=7)
                 self.assertEqualTensors(self.life(f"{self.store}-parts{seed}", 18), plain)
             self.assertGreater(late.n_late, 0)
+
+    def test_a_full_device_at_an_adoption_raises_its_error_and_the_resume_is_bitwise(self):
+        plain = self.life(f"{self.store}-plain", 18)
+        n_tensors = len(Kinds().state_dict())  # a join copies these
+        for n in (1, 2, n_tensors + 1):  # copies to the device after the join: adoptions make them
+            with mock.patch.object(_copies, "queue", Full(5, n_tensors + n)):
+                with self.assertRaisesRegex(NO_MEMORY, "CUDA out of memory. Tried to allocate"):
+                    self.life(f"{self.store}-{n}", 18)
+            self.assertGreater(diloco.run(f"{self.store}-{n}").status()["entries"], 0)
+            with mock.patch.object(_copies, "queue", Late(6)):
+                self.assertEqualTensors(self.life(f"{self.store}-{n}", 18), plain)
 
     def test_a_due_point_copies_the_fragment_that_is_due_through_one_block(self):
         late, model = Late(4), Kinds()

@@ -85,9 +85,14 @@ class Refusals(InScratch):
 
     def test_other_models_are_told(self):
         self.optimizer(small()).close()
-        model = torch.nn.Linear(3, 3)
-        with self.assertRaises(diloco.DiffersError):
-            self.optimizer(model, replica="r1")
+        wide = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
+        in_run = r"tensor 0 is 0\.weight F32 parameter \[5, 6\] in fragment 0 in the run, "
+        for model, words in (
+                (torch.nn.Linear(3, 3), in_run + r"weight F32 parameter \[3, 3\] .* here"),
+                (wide, in_run + r"0\.weight F32 parameter \[4, 6\] .* here"),
+                (small()[:1], "the run has 4 tensors, the model here has 2")):
+            with self.assertRaisesRegex(diloco.DiffersError, words):
+                self.optimizer(model, replica="r1")
 
     def test_options_with_an_open_run(self):
         model = small()
