@@ -151,6 +151,7 @@ class Kinds(torch.nn.Module):
         torch.manual_seed(2)
         self.plain = torch.nn.Linear(6, 4)
         self.narrow = torch.nn.Linear(4, 4).bfloat16()
+        self.shift = torch.nn.Parameter(torch.zeros(1, dtype=torch.float16))
         self.images = torch.nn.Conv2d(2, 2, 1).to(memory_format=torch.channels_last)
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
         self.register_buffer("flags", torch.zeros(3, dtype=torch.bool))
@@ -159,7 +160,9 @@ class Kinds(torch.nn.Module):
         self.seen += len(x)
         self.flags[self.seen % 3] = True
         h = self.narrow(self.plain(x).bfloat16()).float()
-        return self.images(torch.cat([h, h], 1).reshape(-1, 2, 2, 2)).sum((1, 2, 3))
+        # The factor keeps the gradient, and AdamW's square of it, away from float16's zero.
+        return self.images(torch.cat([h, h], 1).reshape(-1, 2, 2, 2)).sum((1, 2, 3)) + \
+            8 * self.shift.float()
 
 
 class LateCopies(InScratch):
@@ -199,7 +202,8 @@ class LateCopies(InScratch):
 
     def test_a_due_point_copies_the_fragment_that_is_due_through_one_block(self):
         late, model = Late(4), Kinds()
-        parts = [model.plain, model.narrow, [*model.images.parameters(), model.seen, model.flags]]
+        parts = [model.plain, model.narrow,
+                 [model.shift, *model.images.parameters(), model.seen, model.flags]]
         tensors = [{t.data_ptr() for t in (p if isinstance(p, list) else p.parameters())}
                    for p in parts]
         with mock.patch.object(_copies, "queue", late), diloco.DiLoCoOptimizer(
@@ -225,6 +229,37 @@ class LateCopies(InScratch):
             self.assertEqual(cuda.pinned, {})
         self.assertEqual(cuda.contexts, {1})
         self.assertEqual(set(cuda.generators), {second})
+
+    def test_a_wait_is_once_on_each_device_that_has_copies(self):
+        cuda, waited, on = Cuda(), [], {}
+        cuda.current_stream = lambda device: mock.Mock(
+            synchronize=lambda: waited.append(device.index))
+        tensors = [torch.arange(3.) for _ in range(4)]
+        for t, index in zip(tensors, (2, 1, 2, None)):
+            on[id(t)] = None if index is None else torch.device("cuda", index)
+        with mock.patch.object(_copies, "cuda", cuda), \
+                mock.patch.object(_copies, "device_of", lambda t: on.get(id(t))):
+            copies = _copies.Copies()
+            for t in tensors:
+                copies.to_host(torch.empty(3), t)
+            self.assertEqual(waited, [])
+            copies.wait()
+            self.assertEqual(sorted(waited), [1, 2])
+            copies.wait()
+            copies.to_device(tensors[1], torch.zeros(3))
+            copies.wait()
+        self.assertEqual(waited[2:], [1])
+
+    def test_a_model_on_two_devices_waits_on_both_and_trains_as_without(self):
+        plain = self.life(f"{self.store}-plain", 18)
+        cuda, waited = Cuda(), set()
+        cuda.current_stream = lambda device: mock.Mock(
+            synchronize=lambda: waited.add(device.index))
+        with mock.patch.object(_copies, "cuda", cuda), mock.patch.object(
+                _copies, "device_of",
+                lambda t: torch.device("cuda", 2 if t.dtype == torch.bfloat16 else 1)):
+            self.assertEqualTensors(self.life(f"{self.store}-two", 18), plain)
+        self.assertEqual(waited, {1, 2})
 
     def warnings_of_resume(self, store, card):
         """Resume a replica that has trained 7 steps on a card named "Card A"; the warnings."""
