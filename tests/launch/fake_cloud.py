@@ -101,6 +101,7 @@ class Kubernetes(Fake):
     POST /test/evict?pod=NAME ends a pod as an eviction does: the Job replaces it. The namespace "gone" does not exist.
     The file "denied" has permissions that the user lacks, such as "delete pods".
     With the file "kueue", which names LocalQueues, the cluster has Kueue; POST /test/resume resumes suspended Jobs.
+    The file "version" has another major and minor version than 1 and 29+.
     With the file "volcano" it has Volcano, but no scheduler: pods start at once.
     While the file no-output exists, no output of a pod can be read."""
 
@@ -241,6 +242,10 @@ class Kubernetes(Fake):
         if self.folder.joinpath("token").exists() and \
                 headers.get("Authorization") != "Bearer " + self.folder.joinpath("token").read_text("ascii"):
             self.refuse(401, "Unauthorized", "Unauthorized")
+        if path == "/version":
+            version = self.folder.joinpath("version")
+            major, minor = version.read_text("ascii").split() if version.exists() else ("1", "29+")
+            return {"major": major, "minor": minor, "gitVersion": f"v{major}.{minor}"}
         if path == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":
             asked = body["spec"]["resourceAttributes"]
             denied = self.folder.joinpath("denied")

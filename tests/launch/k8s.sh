@@ -34,6 +34,13 @@ expect_error 3 'launch.spot' diloco launch tiny.toml --store "$hub/cut" --set la
 expect_error 3 'User alice cannot access' diloco launch tiny.toml --store "$hub/cut" --set launch.project=other
 expect_error 1 'the cluster has no namespace gone: make it with' diloco launch tiny.toml --store "$hub/cut" \
     --set launch.project=gone
+n_posts() { grep -c '"method": "POST"' api/requests.jsonl; }
+posts=$(n_posts)
+echo 1 28 >api/version
+expect_error 3 'the cluster has Kubernetes 1.28, which would ignore a member of the Job' diloco launch tiny.toml \
+    --store "$hub/cut"
+[ "$(n_posts)" = "$posts" ] || fail "something was created in a cluster that is too old"
+rm api/version
 echo 'delete pods' >api/denied
 expect_error 3 'you may not delete pods in the namespace default of the cluster' diloco launch tiny.toml \
     --store "$hub/cut"

@@ -1,11 +1,54 @@
 /* k8s_ready.c - see k8s_ready.h. */
 #include "launch/cloud/k8s_ready.h"
 
+#include <stdlib.h>
 #include <string.h>
+
+/* The first minor version of Kubernetes 1 that has backoffLimitPerIndex without a feature gate. An
+ * older API server drops that member without an error. The failures of all replicas would then
+ * count against one limit of the Job. */
+enum { MINOR_MIN = 29 };
 
 #define REVIEWS "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 #define KUEUE   "/apis/kueue.x-k8s.io"
 #define VOLCANO "/apis/scheduling.volcano.sh/v1beta1"
+
+/* ---- version */
+
+/* Both numbers are texts, and some distributions add a suffix to the second: "29+". A text without
+ * a number is not judged. */
+static bool is_older(const char *major, const char *minor)
+{
+    char *end_major, *end_minor;
+    const long first = strtol(major, &end_major, 10), second = strtol(minor, &end_minor, 10);
+    if (end_major == major || end_minor == minor) return false;
+    return first < 1 || (first == 1 && second < MINOR_MIN);
+}
+
+/* Every user may read the version, unless the cluster's own rules forbid it. */
+static diloco_status check_version(dl_rest *rest)
+{
+    char major[16], minor[16];
+    dl_rest_call call;
+    dl_rest_response response;
+    dl_rest_call_init(&call, "GET", "the version of the cluster");
+    diloco_status status = dl_rest_path(&call, "/version");
+    if (!status) status = dl_rest_do(rest, &call, &response);
+    if (!status) {
+        dl_rest_text(major, sizeof major, response.json, "major");
+        dl_rest_text(minor, sizeof minor, response.json, "minor");
+        if (!dl_rest_is_good(&response) && response.status != 403)
+            status = dl_rest_refused(rest, &call, &response);
+        else if (dl_rest_is_good(&response) && is_older(major, minor))
+            status = dl_fail(DILOCO_EREFUSED,
+                             "the cluster has Kubernetes %s.%s, which would ignore a member of the "
+                             "Job: k8s needs 1.%d or later",
+                             major, minor, MINOR_MIN);
+        dl_buf_deinit(&response.text);
+    }
+    dl_rest_call_deinit(&call);
+    return status;
+}
 
 /* ---- permissions */
 
@@ -143,6 +186,7 @@ diloco_status dl_k8s_check_ready(dl_rest *rest)
     char version[32];
     const char *gang = rest->spec->config->launch_gang;
     if (rest->spec->dry) return DILOCO_OK;
+    DL_TRY(check_version(rest));
     for (size_t i = 0; i < sizeof permissions / sizeof *permissions; i++)
         if (is_needed(rest->spec, permissions[i].with)) DL_TRY(check_permission(rest, i));
     if (strcmp(gang, "kueue") == 0) return check_queue(rest);
