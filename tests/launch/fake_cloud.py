@@ -436,7 +436,8 @@ class Vertex(Fake):
     def create(self, body):
         pool = body["jobSpec"]["workerPoolSpecs"][0]
         if pool["machineSpec"]["machineType"] == "a3-ultragpu-8g":
-            self.refuse(403, "PERMISSION_DENIED", "quota custom_model_training_nvidia_h200 exceeded")
+            self.refuse(429, "RESOURCE_EXHAUSTED", "The following quota metrics exceed quota limits: "
+                        "aiplatform.googleapis.com/custom_model_training_nvidia_h200_gpus")
         container = pool["containerSpec"]
         job = {"spec": body, "name": f"projects/7/locations/europe-west4/customJobs/{len(self.jobs) + 100}"}
         env = {item["name"]: item["value"] for item in container["env"]}

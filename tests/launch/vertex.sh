@@ -38,7 +38,7 @@ expect_error 3 'vertex has no channel for secrets' diloco launch tiny.toml --sto
 expect_error 2 'launch.region is not set' diloco launch tiny.toml --store "$store" --set launch.region=
 expect_error 2 'launch.gpus and launch.gpu_type together' diloco launch tiny.toml --store "$store" --set launch.gpus=1
 expect_error 3 'launch.cpus' diloco launch tiny.toml --store "$store" --set launch.cpus=1
-expect_error 3 'quota custom_model_training' diloco launch tiny.toml --store "$store" --set launch.machine=a3-ultragpu-8g
+expect_error 3 'exceed quota limits' diloco launch tiny.toml --store "$store" --set launch.machine=a3-ultragpu-8g
 grep -q 'ask for a higher quota' err || fail "not the way out of a quota"
 ! grep -q credentials err || fail "a quota is taken for missing credentials"
 openssl genrsa -out other.pem 2048 2>/dev/null

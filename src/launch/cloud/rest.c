@@ -201,7 +201,7 @@ static diloco_status prepare(void *context, dl_web_exchange *x)
     dl_rest_call *call = e->call;
     x->method = call->method;
     x->what = call->what;
-    x->keeps_500 = call->keeps_500;
+    x->keeps = call->keeps;
     DL_TRY(dl_buf_addf(&x->url, "%s", rest->base));
     DL_TRY(dl_buf_add(&x->url, call->path.data, call->path.len));
     e->body = (dl_span){call->body.data, call->body.len};
@@ -223,10 +223,23 @@ static diloco_status prepare(void *context, dl_web_exchange *x)
                               : dl_web_header(x, "Authorization: Bearer %s", rest->who.token);
 }
 
-/* The last try counts: its status and its text. */
+/* Does the text of a 429 name a quota of machines? Google also calls a rate of requests a quota,
+ * and names its period. A rate passes by itself. */
+static bool names_quota(dl_buf *text)
+{
+    const char *words = text->len ? dl_buf_str(text) : NULL;
+    return words && strcasestr(words, "quota") && !strcasestr(words, "per minute") &&
+           !strstr(words, "RATE_LIMIT");
+}
+
+/* The last try counts: its status and its text. A 429 arrives here only with call->keeps. */
 static diloco_status finish(void *context, dl_web_exchange *x)
 {
     const exchange *e = context;
+    if (x->status == 429 && !names_quota(&x->text)) {
+        x->again = true;
+        return DILOCO_OK;
+    }
     e->response->status = x->status;
     return dl_buf_add(&e->response->text, x->text.data, x->text.len);
 }
@@ -419,9 +432,14 @@ static const struct {
     {409, DILOCO_EEXIST, ""},
 };
 
-/* A provider answers 403 to a request beyond a quota, too; its words are the only difference. */
+/* Google answers 403 or 429 to a request beyond a quota, and AWS 400 with the kind in __type. The
+ * words are the only difference from another 403; those of a 429 are judged by `finish`. */
 static bool is_quota(const dl_rest_response *response)
 {
+    char type[128];
+    dl_rest_text(type, sizeof type, response->json, "__type");
+    if (response->status == 400) return strstr(type, "ResourceLimitExceeded") != NULL;
+    if (response->status == 429) return true;
     return response->status == 403 &&
            (strcasestr(response->why, "quota") || strcasestr(response->why, "limit exceeded"));
 }

@@ -68,8 +68,9 @@ typedef struct dl_rest_call {
     const char *service; /* other than rest->service; NULL: that one */
     /* The call must not be repeated by itself: it would have its effect twice. */
     bool once;
-    /* The backend refuses requests by a 500, so a 500 is an answer. */
-    bool keeps_500;
+    /* A status by which the backend refuses requests, though others use it for failures that pass:
+     * 500, or 429 for a quota. It is an answer then. 0: none. */
+    int keeps;
     size_t most; /* bytes of the answer; 0: 16 MiB */
     /* Of dl_rest_lines: the backend keeps the connection open after the last line, so silence is
      * the end. */
@@ -111,8 +112,9 @@ static inline bool dl_rest_is_good(const dl_rest_response *response)
 
 /* dl_rest_do makes the call. The caller frees response->text after success. Every answer that the
  * web client does not repeat (web.h) is DILOCO_OK, such as any status below 500 other than 408 and
- * 429, or a 500 with keeps_500. Returns DILOCO_EUNREACHABLE if there is no connection, or if the
- * backend failed in every try or for two minutes. */
+ * 429, or the status call->keeps. A 429 that names no quota is repeated nevertheless. Returns
+ * DILOCO_EUNREACHABLE if there is no connection, or if the backend failed in every try or for two
+ * minutes. */
 DL_MUST_CHECK diloco_status dl_rest_do(dl_rest *rest, dl_rest_call *call,
                                        dl_rest_response *response);
 /* Returns the error of an answer that is no success, with the way out for missing credentials. */

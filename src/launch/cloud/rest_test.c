@@ -76,6 +76,52 @@ TEST(long_reason_is_cut_after_its_secrets_are_hidden)
     CHECK_STR("x***xx", why + DL_REST_WHY - 7);
 }
 
+/* The status of a creation that is refused so, and its error's text in diloco_error_text. */
+static diloco_status create(int status, int keeps, const char *body)
+{
+    static char answer[4096];
+    static dl_config config;
+    const char *const answers[] = {answer};
+    char url[64];
+    http_script script;
+    dl_rest rest;
+    dl_rest_call call;
+    dl_rest_response response;
+    dl_config_init(&config);
+    const dl_launch_spec spec = {.config = &config, .secrets = secrets};
+    snprintf(answer, sizeof answer, "HTTP/1.1 %d No\r\nContent-Length: %zu\r\n\r\n%s", status,
+             strlen(body), body);
+    script_start(&script, answers, 1);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", script.port);
+    CHECK_OK(dl_rest_init_at(&rest, &spec, "the fake", url));
+    dl_rest_call_init(&call, "POST", "a job");
+    call.once = true;
+    call.keeps = keeps;
+    CHECK_OK(dl_rest_path(&call, "/"));
+    const diloco_status result = dl_rest_must(&rest, &call, &response);
+    dl_rest_call_deinit(&call);
+    dl_rest_deinit(&rest);
+    script_stop(&script);
+    return result;
+}
+
+TEST(quota_is_refused_with_the_way_out_and_a_rate_of_requests_is_not)
+{
+    static const char machines[] = "{\"error\":{\"message\":\"exceed quota limits: h200_gpus\"}}",
+                      requests[] = "{\"error\":{\"message\":\"Quota exceeded for quota metric "
+                                   "'Requests' and limit 'Requests per minute'\"}}",
+                      aws[] = "{\"__type\":\"ResourceLimitExceeded\",\"message\":\"0 Instances\"}",
+                      other[] = "{\"__type\":\"ValidationException\",\"message\":\"no\"}";
+    CHECK_STATUS(DILOCO_EREFUSED, create(429, 429, machines));
+    CHECK_CONTAINS("exceed quota limits: h200_gpus; ask for a higher quota", diloco_error_text());
+    CHECK_STATUS(DILOCO_EUNREACHABLE, create(429, 429, requests));
+    CHECK_STATUS(DILOCO_EUNREACHABLE, create(429, 0, machines));
+    CHECK_STATUS(DILOCO_EREFUSED, create(400, 0, aws));
+    CHECK_CONTAINS("0 Instances; ask for a higher quota", diloco_error_text());
+    CHECK_STATUS(DILOCO_EREFUSED, create(400, 0, other));
+    CHECK(!strstr(diloco_error_text(), "quota"));
+}
+
 TEST(message_that_is_too_long_is_cut_between_characters_and_a_long_id_is_refused)
 {
     dl_json_value value;
@@ -92,4 +138,5 @@ TEST(message_that_is_too_long_is_cut_between_characters_and_a_long_id_is_refused
 TEST_MAIN(a_region_that_moves_the_host_to_another_domain_is_refused,
           text_that_is_not_json_is_cut_after_its_secrets_are_hidden,
           long_reason_is_cut_after_its_secrets_are_hidden,
+          quota_is_refused_with_the_way_out_and_a_rate_of_requests_is_not,
           message_that_is_too_long_is_cut_between_characters_and_a_long_id_is_refused)

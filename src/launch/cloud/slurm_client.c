@@ -66,7 +66,7 @@ diloco_status dl_slurm_failed(const dl_slurm_client *c, const dl_rest_call *call
 void dl_slurm_begin(dl_rest_call *call, const char *method, const char *what)
 {
     dl_rest_call_init(call, method, what);
-    call->keeps_500 = true;
+    call->keeps = 500;
 }
 
 /* ---- the token */

@@ -447,7 +447,7 @@ static diloco_status answered(dl_web_slot *s)
         s->state = DUE;
         return DILOCO_OK;
     }
-    if (!passing(x->status) || (x->status == 500 && x->keeps_500)) {
+    if (!passing(x->status) || x->status == x->keeps) {
         if (good(x) && x->sink.piece) DL_TRY(begin_sink(s)); /* of an empty body */
         diloco_status status = batch->finish ? batch->finish(batch->context, x)
                                : good(x)     ? DILOCO_OK

@@ -73,7 +73,8 @@ typedef struct dl_web_exchange {
     dl_time patience; /* how long nothing may move; 0: the options' */
     bool lists;       /* a page of a listing, which is billed like a write */
     bool follows;     /* a GET whose redirections are followed (web_redirect.c) */
-    bool keeps_500;   /* the server refuses requests by a 500: `finish` sees it, and no retry */
+    int keeps;        /* a status such as 500 by which the server also refuses requests: `finish`
+                       * sees it, and it is not tried again by itself; 0: none */
 
     /* Where the body of a 2xx answer goes, in order, as it arrives, at most DL_STORE_PIECE at once.
      * `begin`, when it is there, gets the length first (an answer without one is DILOCO_EPROTO
