@@ -397,6 +397,21 @@ static diloco_status run(dl_rest *rest, exchange *e, dl_time until)
     return dl_web_run(*web, &batch, until);
 }
 
+/* Return `status`, with launch.region in the error's text if the host's name was made of it and
+ * does not resolve. A region that does not exist looks like an outage otherwise. libcurl's words
+ * are the only sign of that. */
+static diloco_status name_region(const dl_rest *rest, diloco_status status)
+{
+    if (status != DILOCO_EUNREACHABLE || !strcasestr(diloco_error_text(), "resolve host"))
+        return status;
+    const dl_config *config = rest->spec->config;
+    if (!config->launch_region[0] || config->launch_endpoint[0] ||
+        !strstr(rest->base, config->launch_region))
+        return status;
+    return dl_fail(status, "%s; check launch.region = \"%.63s\"", diloco_error_text(),
+                   config->launch_region);
+}
+
 /* A body that is no JSON is not an error: some backends answer with an empty one, and proxies with
  * HTML. */
 diloco_status dl_rest_do(dl_rest *rest, dl_rest_call *call, dl_rest_response *response)
@@ -409,7 +424,7 @@ diloco_status dl_rest_do(dl_rest *rest, dl_rest_call *call, dl_rest_response *re
         status = dl_fail(DILOCO_EUNREACHABLE, "%s: %s does not answer", call->what, rest->name);
     if (status) {
         dl_buf_deinit(&response->text);
-        return status;
+        return name_region(rest, status);
     }
     if (!response->text.len ||
         dl_json_parse(&response->json, response->text.data, response->text.len))

@@ -49,6 +49,33 @@ TEST(a_region_that_moves_the_host_to_another_domain_is_refused)
         CHECK_STATUS(DILOCO_EINVAL, dl_rest_check_region(*bad));
 }
 
+/* A label of a name has at most 63 bytes, so the resolver refuses this name without a network. */
+TEST(region_whose_host_does_not_resolve_is_named)
+{
+    static dl_config config;
+    char region[64], url[128];
+    dl_rest rest;
+    dl_rest_call call;
+    dl_rest_response response;
+    const dl_launch_spec spec = {.config = &config, .secrets = secrets};
+    memset(region, 'a', sizeof region - 1);
+    region[sizeof region - 1] = '\0';
+    snprintf(url, sizeof url, "http://%s-service.example", region);
+    CHECK(!setenv("no_proxy", "*", 1));
+    dl_config_init(&config);
+    for (int set = 0; set < 2; set++) {
+        if (set) CHECK_OK(dl_config_set(&config, "launch.region", region, "test"));
+        CHECK_OK(dl_rest_init(&rest, &spec, "the fake", url));
+        dl_rest_call_init(&call, "GET", "a test");
+        call.once = true;
+        CHECK_OK(dl_rest_path(&call, "/"));
+        CHECK_STATUS(DILOCO_EUNREACHABLE, dl_rest_do(&rest, &call, &response));
+        CHECK_INT(set, strstr(diloco_error_text(), "; check launch.region = \"aaa") != NULL);
+        dl_rest_call_deinit(&call);
+        dl_rest_deinit(&rest);
+    }
+}
+
 TEST(text_that_is_not_json_is_cut_after_its_secrets_are_hidden)
 {
     char body[512], why[DL_REST_WHY];
@@ -136,6 +163,7 @@ TEST(message_that_is_too_long_is_cut_between_characters_and_a_long_id_is_refused
 }
 
 TEST_MAIN(a_region_that_moves_the_host_to_another_domain_is_refused,
+          region_whose_host_does_not_resolve_is_named,
           text_that_is_not_json_is_cut_after_its_secrets_are_hidden,
           long_reason_is_cut_after_its_secrets_are_hidden,
           quota_is_refused_with_the_way_out_and_a_rate_of_requests_is_not,
