@@ -64,7 +64,7 @@ expect 0 diloco launch status "$hub/cut"
 [ "$(grep -c ' SUCCEEDED ' out)" = 2 ] || fail "not two replicas that have succeeded"
 expect 0 diloco launch logs "$hub/cut" --rank 1 --follow
 grep -q . out || fail "no output of r1"
-no_secret_elsewhere '"secrets"'
+no_secret_elsewhere secrets
 fits hf-jobs
 
 # Cancelled.

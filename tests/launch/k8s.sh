@@ -127,7 +127,7 @@ rm long "$log"
 
 grep -q '"method": "DELETE", "path": "/api/v1/namespaces/default/secrets/diloco-' api/requests.jsonl ||
     fail "the Secret was left"
-no_secret_elsewhere '"kind": "Secret"'
+no_secret_elsewhere stringData
 fits k8s
 
 # A rank that is added is a Job of its own; one that is taken away is stopped alone.

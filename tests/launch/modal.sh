@@ -34,7 +34,7 @@ launch_again '"Sandbox.create"'
 kill_in_outage name
 expect 0 diloco launch logs "$store" --rank 1
 grep -q . out || fail "no output of r1"
-no_secret_elsewhere no-call-carries-it
+no_secret_elsewhere
 
 store=$hub/other
 cancels

@@ -59,7 +59,7 @@ all_deleted() {
 }
 all_deleted
 expect_error 3 'gives no output' diloco launch logs "$store" --rank 0
-no_secret_elsewhere no-request-carries-it
+no_secret_elsewhere
 
 store=$hub/other
 cancels

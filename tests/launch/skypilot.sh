@@ -37,7 +37,7 @@ launch_again '"launch"'
 kill_in_outage name 'FAILED: To see the details'
 expect 0 diloco launch logs "$store" --rank 1
 grep -q . out || fail "no output of r1"
-no_secret_elsewhere no-call-carries-it
+no_secret_elsewhere
 fits skypilot
 
 store=$hub/other
