@@ -116,6 +116,9 @@ typedef struct dl_executor_caps {
     const char *log_api;  /* where output is */
     const char *restart;  /* restarts that the backend does by itself */
     const char *secrets;  /* its channel for secrets; NULL: it has none, and they are refused */
+    /* Seconds after which the backend stops a replica at the latest, whatever launch.timeout says;
+     * 0: no such limit is known. */
+    uint32_t max_runtime_s;
     /* spot: the backend may preempt a replica. gang: it starts all ranks or none. */
     bool spot, gang;
     /* Replicas run in launch.image and see no files of this machine. */

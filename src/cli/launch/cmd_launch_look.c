@@ -424,6 +424,7 @@ static void json_executor(dl_json *j, const dl_executor *e)
     dl_json_str(j, "logs", e->caps.log_api);
     dl_json_str(j, "secrets", e->caps.secrets);
     dl_json_str(j, "restart", e->caps.restart);
+    dl_json_u64(j, "max_runtime_s", e->caps.max_runtime_s);
     dl_json_bool(j, "spot", e->caps.spot);
     dl_json_bool(j, "gang", e->caps.gang);
     dl_json_end(j);
@@ -443,6 +444,15 @@ static diloco_status print_executors_json(void)
     return dl_print_json(&j, &buf);
 }
 
+/* The longest time of a replica that the backend permits. */
+static void print_limit(const dl_executor *e)
+{
+    if (e->caps.max_runtime_s)
+        printf("  limit      %" PRIu32 " s for each replica\n", e->caps.max_runtime_s);
+    else
+        printf("  limit      no time limit of the backend is known\n");
+}
+
 /* One block for each executor: its URL, its needs, and the answers to the usual questions about
  * a backend. */
 static diloco_status cmd_launch_executors(const dl_args *args)
@@ -459,6 +469,7 @@ static diloco_status cmd_launch_executors(const dl_args *args)
         printf("  logs       %s\n", e->caps.log_api);
         printf("  secrets    %s\n", e->caps.secrets ? e->caps.secrets : "no channel: refused");
         printf("  restarts   by the backend: %s\n", e->caps.restart);
+        print_limit(e);
         printf("  preempts   %s; starts %s\n", e->caps.spot ? "may" : "no",
                e->caps.gang ? "all or none" : "each replica by itself");
     }

@@ -438,6 +438,7 @@ const dl_executor dl_executor_modal = {
              .log_api = "logs of the sandbox",
              .restart = "no",
              .secrets = "secrets of the sandbox",
+             .max_runtime_s = DAY_S,
              .spot = true,
              .in_image = true},
     .poll_s = 15,
