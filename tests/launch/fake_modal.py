@@ -3,7 +3,8 @@
 `modal` of the calls that launch makes.
 
 A sandbox is a process of this machine, whose environment begins empty. The folder MODAL_FAKE has requests.jsonl, each
-call of the module; sandboxes/<id>/ with name, pid, exit, tags and log; and fault: while it exists, the command fails."""
+call of the module; sandboxes/<id>/ with name, pid, exit, tags and log; and fault: while it exists, the command fails.
+While no-token exists, it fails as modal 1.6.4 does without a token."""
 import contextlib
 import json
 import os
@@ -158,6 +159,8 @@ def main():
     script = sys.stdin.read()
     if (folder / "fault").exists():
         sys.exit("Could not connect to the Modal server.")
+    if (folder / "no-token").exists():
+        sys.exit("Error: Token missing. Could not authenticate client. If you are a new user, run `modal token new`.")
     module = types.ModuleType("modal")
     for value in (App, Image, Secret, Sandbox):
         setattr(module, value.__name__, value)

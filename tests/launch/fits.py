@@ -9,7 +9,7 @@ reads FOLDER/requests.jsonl of fake_cloud.py. KIND is
     k8s        the models of the package kubernetes have each member of each object
     sagemaker  the service models of botocore accept each body
     azureml    the models of azure-ai-ml have each member of each job, and its source each request for output
-    modal      the package modal has each call, with these arguments, and each kind of error
+    modal      the package modal has each call, with these arguments, each kind of error, and that of no token
     skypilot   the source of the command sky has each option of each call, each member of a job, and no other state
     vertex     the discovery documents of google-api-python-client have each call and each member of its body"""
 import json
@@ -252,6 +252,7 @@ def check_modal(folder):
     import inspect
     import modal
     script = (pathlib.Path(__file__).parents[2] / "src/launch/cloud/modal.c").read_text("utf-8")
+    assert '"Token missing.' in (pathlib.Path(modal.__file__).parent / "client.py").read_text("utf-8")
     for name in re.findall(r"modal\.exception\.(\w+)", script):
         assert issubclass(getattr(modal.exception, name), modal.exception.Error), name
     calls = read(folder)

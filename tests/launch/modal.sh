@@ -28,6 +28,10 @@ expect_error 2 'launch.image is not set' diloco launch tiny.toml --store "$store
 expect_error 2 'launch.gpus and launch.gpu_type together' diloco launch tiny.toml --store "$store" --set launch.gpus=1
 expect_error 2 '86400 seconds at the latest' diloco launch tiny.toml --store "$store" --set launch.timeout=90000
 expect_error 2 'no program modal here' env PATH="$work/bin" diloco launch tiny.toml --store "$store"
+: >api/no-token
+expect_error 3 'Token missing' diloco launch tiny.toml --store "$store"
+says 'modal setup  makes a token'
+rm api/no-token
 expect_error 3 'modal: no registry has docker.io/nowhere' \
     diloco launch tiny.toml --store "$store" --set launch.image=docker.io/nowhere
 launch_again '"Sandbox.create"'

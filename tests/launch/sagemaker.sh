@@ -35,6 +35,9 @@ expect_error 3 'The account-level service limit' diloco launch tiny.toml --store
 says 'ask for a higher quota'
 expect_error 3 'security token included in the request is invalid' \
     env AWS_ACCESS_KEY_ID=AKIAWRONG diloco launch tiny.toml --store "$store"
+expect_error 2 'no credentials: not in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY' \
+    env -u AWS_ACCESS_KEY_ID -u AWS_SECRET_ACCESS_KEY -u AWS_CONTAINER_CREDENTIALS_RELATIVE_URI \
+    -u AWS_CONTAINER_CREDENTIALS_FULL_URI AWS_EC2_METADATA_DISABLED=true diloco launch tiny.toml --store "$store"
 
 launch_again CreateTrainingJob
 kill_in_outage TrainingJobName

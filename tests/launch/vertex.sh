@@ -45,6 +45,10 @@ openssl genrsa -out other.pem 2048 2>/dev/null
 account other.pem >other.json
 expect_error 3 'Invalid JWT Signature' \
     env GOOGLE_APPLICATION_CREDENTIALS=other.json diloco launch tiny.toml --store "$store"
+# No file of credentials, and a metadata server without a token of this machine: the fake of the store refuses.
+expect_error 2 'Google: no credentials: GOOGLE_APPLICATION_CREDENTIALS names no file' \
+    env -u GOOGLE_APPLICATION_CREDENTIALS HOME=/nonexistent "GCE_METADATA_HOST=127.0.0.1:$(cat gcs.port)" \
+    diloco launch tiny.toml --store "$store"
 echo '{"type":"external_account"}' >other.json
 expect_error 2 'credentials of type "external_account" are not known here' \
     env GOOGLE_APPLICATION_CREDENTIALS=other.json diloco launch tiny.toml --store "$store"

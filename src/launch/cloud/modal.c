@@ -231,8 +231,18 @@ static diloco_status find_answers(dl_json_value *answers, dl_buf *text, size_t n
     return dl_fail(DILOCO_EPROTO, "modal: its script printed no answers; Modal 1.6 does");
 }
 
-/* Run the script, and find its answers. The caller frees *text after success. A script that fails
- * as a whole counts as an outage, since `answer` catches the errors of single jobs. */
+/* The error of a script that fails as a whole. It counts as an outage, since `answer` catches the
+ * errors of single jobs. Only a missing token is known to be none (modal/client.py). */
+static diloco_status refuse(const dl_command_result *result)
+{
+    if (strstr(result->err, "Token missing"))
+        return dl_fail(DILOCO_EREFUSED, "modal run: %.300s; modal setup  makes a token",
+                       result->err);
+    return dl_fail(DILOCO_EUNREACHABLE, "modal run ended with exit code %d: %.300s",
+                   result->exit_code, result->err);
+}
+
+/* Run the script, and find its answers. The caller frees *text after success. */
 static diloco_status ask(dl_json_value *answers, dl_buf *text, const dl_launch_spec *spec,
                          const char *what, const dl_job *jobs, size_t n)
 {
@@ -247,8 +257,7 @@ static diloco_status ask(dl_json_value *answers, dl_buf *text, const dl_launch_s
     DL_TRY(status);
     *text = result.out;
     if (result.exit_code)
-        status = dl_fail(DILOCO_EUNREACHABLE, "modal run ended with exit code %d: %.300s",
-                         result.exit_code, result.err);
+        status = refuse(&result);
     else
         status = find_answers(answers, text, n);
     if (status) dl_buf_deinit(text);
