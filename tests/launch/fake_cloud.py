@@ -325,7 +325,8 @@ class Kubernetes(Fake):
 
 
 class SageMaker(Fake):
-    """CreateTrainingJob, DescribeTrainingJob, StopTrainingJob, and the events of CloudWatch Logs."""
+    """CreateTrainingJob, DescribeTrainingJob, StopTrainingJob, and the events of CloudWatch Logs. A job of the
+    image nowhere/none has no container."""
 
     def __init__(self, folder):
         super().__init__(folder)
@@ -347,14 +348,20 @@ class SageMaker(Fake):
         if body["ResourceConfig"]["InstanceType"] == "ml.p5.48xlarge":
             self.refuse("ResourceLimitExceeded", "The account-level service limit 'ml.p5.48xlarge' is 0 Instances")
         algorithm = body["AlgorithmSpecification"]
+        if algorithm["TrainingImage"] == "nowhere/none":
+            self.jobs[name] = None
+            return {"TrainingJobArn": f"arn:aws:sagemaker:eu-west-1:000000000000:training-job/{name}"}
         argv = algorithm["ContainerEntrypoint"] + algorithm["ContainerArguments"]
         self.jobs[name] = self.start(name, argv, body["Environment"])
         return {"TrainingJobArn": f"arn:aws:sagemaker:eu-west-1:000000000000:training-job/{name}"}
 
     def describe(self, body):
         job = self.find(body["TrainingJobName"])
-        code, status, step, why = job.code(), "InProgress", "Training", None
-        if code is not None:
+        code, status, step, why = job.code() if job else None, "InProgress", "Training", None
+        if not job:
+            status = step = "Failed"
+            why = "ClientError: Cannot find repository: nowhere/none"
+        elif code is not None:
             status = "Stopped" if job.killed else "Failed" if code else "Completed"
             step = status
             why = f"AlgorithmError: , exit code: {code}" if status == "Failed" else None
@@ -424,6 +431,9 @@ class Vertex(Fake):
         return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
 
     def info(self, job):
+        if not job["container"]:
+            return {**job["spec"], "name": job["name"], "state": "JOB_STATE_FAILED",
+                    "error": {"code": 5, "message": "The image nowhere/none was not found."}}
         code, state, error = job["container"].code(), "RUNNING", None
         if code is not None:
             state = "CANCELLED" if job["container"].killed else "FAILED" if code else "SUCCEEDED"
@@ -441,7 +451,8 @@ class Vertex(Fake):
         container = pool["containerSpec"]
         job = {"spec": body, "name": f"projects/7/locations/europe-west4/customJobs/{len(self.jobs) + 100}"}
         env = {item["name"]: item["value"] for item in container["env"]}
-        job["container"] = self.start(body["displayName"], container["command"] + container["args"], env)
+        job["container"] = None if container["imageUri"] == "nowhere/none" else \
+            self.start(body["displayName"], container["command"] + container["args"], env)
         self.jobs[job["name"]] = job
         return self.info(job)
 

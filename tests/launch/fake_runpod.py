@@ -10,7 +10,8 @@ MEMBERS = {"name": str, "imageName": str, "computeType": str, "gpuTypeIds": list
 
 
 class RunPod(Fake):
-    """FOLDER/secrets has the account's secrets, NAME=VALUE a line. The pod that FOLDER/interrupt names is stopped."""
+    """FOLDER/secrets has the account's secrets, NAME=VALUE a line. The pod that FOLDER/interrupt names is stopped. A pod
+    of the image nowhere/none is RUNNING, and its replica never begins."""
 
     def __init__(self, folder):
         super().__init__(folder)
@@ -23,7 +24,8 @@ class RunPod(Fake):
     def run(self, pod):
         spec = pod["spec"]
         env = {name: self.expand(value) for name, value in spec["env"].items()}
-        pod["container"] = self.start(spec["name"], spec["dockerEntrypoint"] + spec["dockerStartCmd"], env)
+        argv = ["sleep", "600"] if spec["imageName"] == "nowhere/none" else spec["dockerEntrypoint"] + spec["dockerStartCmd"]
+        pod["container"] = self.start(spec["name"], argv, env)
 
     def create(self, body):
         for name, value in body.items():

@@ -130,11 +130,20 @@ grep -q '"method": "DELETE", "path": "/api/v1/namespaces/default/secrets/diloco-
 no_secret_elsewhere stringData
 fits k8s
 
-# A rank that is added is a Job of its own; one that is taken away is stopped alone.
 store=$hub/other
 kept="launch.dir=$PWD/kept"
-launcher --set trainer.rounds=9000
+expect 0 diloco launch tiny.toml --store "$store" --detach --set trainer.rounds=9000
 wait_for has_entry hub/other 2
+
+# The cluster has the Job, and the book has no record of it: the same launch adopts the Job with its pods.
+rm hub/other/launch/*.json
+find api/logs -type f | sort >pods
+launcher --set trainer.rounds=9000
+wait_for grep -q '^r0: RUNNING' launch.out
+wait_for grep -q '^r1: RUNNING' launch.out
+find api/logs -type f | sort | cmp -s - pods || fail "pods were started beside those of the Job"
+
+# A rank that is added is a Job of its own; one that is taken away is stopped alone.
 expect 0 diloco launch scale "$hub/other" 3
 wait_for grep -q '^r2: RUNNING' launch.out
 expect 0 diloco launch scale "$hub/other" --replicas 1 --set "$kept"

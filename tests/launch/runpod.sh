@@ -68,3 +68,8 @@ cancels
 expect_error 1 'its replica has not begun for 1 s' diloco launch tiny.toml --store "$hub/never" \
     --set launch.binary=/bin/false --set launch.lost_after=1 --set launch.restarts=1
 all_deleted
+
+# An image that no registry has: the API has no word about it, so the pods are deleted as well.
+expect_error 1 'its replica has not begun for 1 s' diloco launch tiny.toml --store "$hub/image" \
+    --set launch.image=nowhere/none --set launch.lost_after=1 --set launch.restarts=1
+all_deleted

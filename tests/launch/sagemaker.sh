@@ -33,6 +33,8 @@ expect_error 2 'no region' env -u AWS_REGION diloco launch tiny.toml --store "$s
 expect_error 3 'launch.gpus' diloco launch tiny.toml --store "$store" --set launch.gpus=1
 expect_error 3 'The account-level service limit' diloco launch tiny.toml --store "$store" --set launch.machine=ml.p5.48xlarge
 says 'ask for a higher quota'
+expect_error 1 'FAILED: Failed: ClientError: Cannot find repository: nowhere/none' \
+    diloco launch tiny.toml --store "$(bucket image)" --set launch.image=nowhere/none
 expect_error 3 'security token included in the request is invalid' \
     env AWS_ACCESS_KEY_ID=AKIAWRONG diloco launch tiny.toml --store "$store"
 expect_error 2 'no credentials: not in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY' \

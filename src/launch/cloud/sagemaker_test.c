@@ -1,4 +1,5 @@
-/* sagemaker_test.c - a log that is followed: its credentials, outages and positions. */
+/* sagemaker_test.c - a name that is taken, and a log that is followed: its credentials, outages and
+ * positions. */
 #include "launch/executor_rows.h"
 #include "store/http/web.h"
 
@@ -137,5 +138,41 @@ TEST(position_in_a_log_has_any_length)
     script_stop(&script);
 }
 
+/* The book may have lost the record of a job that SageMaker has. Names are unique there. */
+TEST(name_that_is_taken_is_adopted_by_one_request)
+{
+    static dl_config config;
+    static const char *const argv[] = {"join", "s3://bucket/run", NULL};
+    static const char body[] =
+        "{\"__type\":\"ResourceInUse\",\"message\":\"names must be unique\"}";
+    char text[256], url[64];
+    const char *const answers[] = {text};
+    http_script script;
+    dl_job job;
+    const dl_launch_spec spec = {.run = "1f0c2ab9",
+                                 .config = &config,
+                                 .on = "",
+                                 .dir = "",
+                                 .program = "diloco",
+                                 .argv = argv,
+                                 .env = none,
+                                 .secrets = none};
+    snprintf(text, sizeof text, "HTTP/1.1 400 Bad Request\r\nContent-Length: %zu\r\n\r\n%s",
+             strlen(body), body);
+    script_start(&script, answers, 1);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", script.port);
+    dl_config_init(&config);
+    CHECK_OK(dl_config_set(&config, "launch.endpoint", url, "test"));
+    CHECK_OK(dl_config_set(&config, "launch.region", "us-east-1", "test"));
+    dl_job_init(&job, spec.run, 0, 0);
+    use_key("AKIATEST");
+    CHECK_OK(dl_executor_sagemaker.launch(&spec, &job, 1));
+    CHECK_STR(job.name, job.id);
+    CHECK_INT(1, (long long)atomic_load(&script.n_requests));
+    CHECK_CONTAINS("CreateTrainingJob", script.requests[0]);
+    script_stop(&script);
+}
+
 TEST_MAIN(log_that_is_followed_is_read_with_the_present_keys,
-          log_that_is_followed_survives_an_outage_of_the_polls, position_in_a_log_has_any_length)
+          log_that_is_followed_survives_an_outage_of_the_polls, position_in_a_log_has_any_length,
+          name_that_is_taken_is_adopted_by_one_request)
