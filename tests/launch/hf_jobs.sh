@@ -65,7 +65,6 @@ expect 0 diloco launch status "$hub/cut"
 expect 0 diloco launch logs "$hub/cut" --rank 1 --follow
 grep -q . out || fail "no output of r1"
 no_secret_elsewhere secrets
-fits hf-jobs
 
 # Cancelled.
 store=$hub/other
@@ -76,3 +75,4 @@ expect 0 diloco launch cancel "$hub/other"
 ended 130
 expect 0 diloco launch collect "$hub/other"
 [ "$(grep -c ' CANCELLED ' out)" = 2 ] || fail "not two replicas that were cancelled: $(cat out)"
+fits hf-jobs
