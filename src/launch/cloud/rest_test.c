@@ -143,6 +143,8 @@ TEST(quota_is_refused_with_the_way_out_and_a_rate_of_requests_is_not)
     CHECK_CONTAINS("exceed quota limits: h200_gpus; ask for a higher quota", diloco_error_text());
     CHECK_STATUS(DILOCO_EUNREACHABLE, create(429, 429, requests));
     CHECK_STATUS(DILOCO_EUNREACHABLE, create(429, 0, machines));
+    CHECK_STATUS(DILOCO_EREFUSED, create(403, 0, machines));
+    CHECK_CONTAINS("exceed quota limits: h200_gpus; ask for a higher quota", diloco_error_text());
     CHECK_STATUS(DILOCO_EREFUSED, create(400, 0, aws));
     CHECK_CONTAINS("0 Instances; ask for a higher quota", diloco_error_text());
     CHECK_STATUS(DILOCO_EREFUSED, create(400, 0, other));
