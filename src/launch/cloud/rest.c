@@ -241,6 +241,8 @@ static diloco_status finish(void *context, dl_web_exchange *x)
         return DILOCO_OK;
     }
     e->response->status = x->status;
+    const int64_t date = dl_web_date(x);
+    if (date) e->response->ahead_s = (int64_t)dl_clock_wall() - date;
     return dl_buf_add(&e->response->text, x->text.data, x->text.len);
 }
 
@@ -459,18 +461,35 @@ static bool is_quota(const dl_rest_response *response)
            (strcasestr(response->why, "quota") || strcasestr(response->why, "limit exceeded"));
 }
 
+/* Backends refuse signatures and tokens of another time, by statuses and words of their own. So a
+ * clock that differs by more than CLOCK_S is the likely cause of a refusal by one of these. */
+static bool is_of_clock(const dl_rest_response *response)
+{
+    enum { CLOCK_S = 120 };
+    const int status = response->status;
+    return (status == 400 || status == 401 || status == 403) &&
+           (response->ahead_s > CLOCK_S || response->ahead_s < -CLOCK_S);
+}
+
 /* A status without a row is a plain refusal. */
 diloco_status dl_rest_refused(const dl_rest *rest, const dl_rest_call *call,
                               const dl_rest_response *response)
 {
     diloco_status status = DILOCO_EREFUSED;
     const char *advice = "";
+    char clock[96];
     for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
         if (meanings[i].response == response->status) {
             status = meanings[i].status;
             advice = meanings[i].advice;
         }
     if (is_quota(response)) advice = "; ask for a higher quota, or take another machine or region";
+    if (is_of_clock(response)) {
+        const long long ahead = (long long)response->ahead_s;
+        snprintf(clock, sizeof clock, "; set the clock of this machine, which is %lld s %s",
+                 ahead < 0 ? -ahead : ahead, ahead < 0 ? "behind" : "ahead");
+        advice = clock;
+    }
     return dl_fail(status, "%s: %s answered %d%s%.300s%s", call->what, rest->name, response->status,
                    response->why[0] ? ": " : "", response->why, advice);
 }

@@ -103,6 +103,9 @@ TEST(long_reason_is_cut_after_its_secrets_are_hidden)
     CHECK_STR("x***xx", why + DL_REST_WHY - 7);
 }
 
+/* The Date of the answers of `create`, with its newline. */
+static char date[64];
+
 /* The status of a creation that is refused so, and its error's text in diloco_error_text. */
 static diloco_status create(int status, int keeps, const char *body)
 {
@@ -116,8 +119,8 @@ static diloco_status create(int status, int keeps, const char *body)
     dl_rest_response response;
     dl_config_init(&config);
     const dl_launch_spec spec = {.config = &config, .secrets = secrets};
-    snprintf(answer, sizeof answer, "HTTP/1.1 %d No\r\nContent-Length: %zu\r\n\r\n%s", status,
-             strlen(body), body);
+    snprintf(answer, sizeof answer, "HTTP/1.1 %d No\r\n%sContent-Length: %zu\r\n\r\n%s", status,
+             date, strlen(body), body);
     script_start(&script, answers, 1);
     snprintf(url, sizeof url, "http://127.0.0.1:%d", script.port);
     CHECK_OK(dl_rest_init_at(&rest, &spec, "the fake", url));
@@ -151,6 +154,30 @@ TEST(quota_is_refused_with_the_way_out_and_a_rate_of_requests_is_not)
     CHECK(!strstr(diloco_error_text(), "quota"));
 }
 
+/* Set the server's clock to this many seconds after this machine's. */
+static void set_clock(int seconds)
+{
+    const time_t now = time(NULL) + seconds;
+    CHECK(strftime(date, sizeof date, "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", gmtime(&now)) > 0);
+}
+
+TEST(refusal_by_a_server_of_another_time_names_the_clock)
+{
+    static const char body[] = "{\"message\":\"Signature expired\"}";
+    set_clock(3600);
+    CHECK_STATUS(DILOCO_EREFUSED, create(403, 0, body));
+    CHECK_CONTAINS("Signature expired; set the clock of this machine, which is 3",
+                   diloco_error_text());
+    CHECK_CONTAINS(" s behind", diloco_error_text());
+    set_clock(-3600);
+    CHECK_STATUS(DILOCO_EREFUSED, create(400, 0, body));
+    CHECK_CONTAINS(" s ahead", diloco_error_text());
+    set_clock(0);
+    CHECK_STATUS(DILOCO_EREFUSED, create(403, 0, body));
+    CHECK_CONTAINS("check the credentials", diloco_error_text());
+    date[0] = '\0';
+}
+
 TEST(message_that_is_too_long_is_cut_between_characters_and_a_long_id_is_refused)
 {
     dl_json_value value;
@@ -169,4 +196,5 @@ TEST_MAIN(a_region_that_moves_the_host_to_another_domain_is_refused,
           text_that_is_not_json_is_cut_after_its_secrets_are_hidden,
           long_reason_is_cut_after_its_secrets_are_hidden,
           quota_is_refused_with_the_way_out_and_a_rate_of_requests_is_not,
+          refusal_by_a_server_of_another_time_names_the_clock,
           message_that_is_too_long_is_cut_between_characters_and_a_long_id_is_refused)
