@@ -97,8 +97,39 @@ static diloco_status trust(dl_config *book, const char *option, const char *thei
         option, theirs, danger, option, theirs);
 }
 
+/* The options of [launch] that a subcommand takes from this machine. launch.dir is taken by
+ * dl_launched_dir. */
+static const char *const of_here[] = {"launch.endpoint", "launch.ssh_config", "launch.dir",
+                                      "launch.prices",   "launch.context",    "launch.poll"};
+
+/* Refuse an option that the command line gives and that has no effect, since the launch has a value
+ * of its own. One of CONFIG is that of the next launch. */
+static diloco_status check_given(const dl_config *own)
+{
+    for (size_t i = 0; i < dl_config_table.n; i++) {
+        const char *name = dl_config_table.rows[i].name;
+        size_t k = 0;
+        if (strncmp(name, "launch.", 7) != 0 || strcmp(dl_config_origin(own, name), "--set") != 0)
+            continue;
+        while (k < sizeof of_here / sizeof *of_here && strcmp(of_here[k], name) != 0)
+            k++;
+        if (k == sizeof of_here / sizeof *of_here)
+            return dl_fail(DILOCO_EREFUSED,
+                           "%s (--set) has no effect here, because the launch keeps its own value: "
+                           "give it to diloco launch",
+                           name);
+    }
+    return DILOCO_OK;
+}
+
 diloco_status dl_launched_trust(dl_config *book, const dl_config *own)
 {
+    DL_TRY(check_given(own));
+    if (dl_config_given(own, "launch.prices"))
+        DL_TRY(dl_config_set(book, "launch.prices", own->launch_prices, "this machine"));
+    if (dl_config_given(own, "launch.context"))
+        DL_TRY(dl_config_set(book, "launch.context", own->launch_context, "this machine"));
+    if (dl_config_given(own, "launch.poll")) book->launch_poll_s = own->launch_poll_s;
     DL_TRY(trust(book, "launch.endpoint", book->launch_endpoint, own->launch_endpoint,
                  dl_url_is_loopback(book->launch_endpoint),
                  "would get this machine's credentials"));

@@ -43,7 +43,8 @@ dl_control dl_launched_control(dl_launched *launched);
  * write to the store may have written the book. So its launch.endpoint, which would get this
  * machine's credentials, has to be on this machine, or be the same in `own`. Its launch.ssh_config,
  * whose commands would run here, has to be the same in `own`. A value of `own` replaces one of the
- * book. Returns DILOCO_EREFUSED, and names the flag that allows it. */
+ * book, also of launch.prices, launch.context and launch.poll. Returns DILOCO_EREFUSED, and names
+ * the flag that allows it, or an option of the command line that has no effect. */
 DL_MUST_CHECK diloco_status dl_launched_trust(dl_config *book, const dl_config *own);
 
 /* dl_launched_dir writes the folder of a launch's files as its subcommands use it. `theirs` is that

@@ -39,6 +39,21 @@ TEST(a_value_of_this_machine_replaces_that_of_the_book)
     CHECK_STR("https://api.example", book.launch_endpoint);
     CHECK_OK(trusted("launch.ssh_config", "", "own"));
     CHECK_STR("own", book.launch_ssh_config);
+    CHECK_OK(trusted("launch.prices", "theirs.toml", "ours.csv"));
+    CHECK_STR("ours.csv", book.launch_prices);
+    CHECK_OK(trusted("launch.context", "theirs", "ours"));
+    CHECK_STR("ours", book.launch_context);
+    CHECK_OK(trusted("launch.poll", "7", "3"));
+    CHECK(book.launch_poll_s == 3);
+}
+
+TEST(option_of_the_command_line_without_an_effect_is_refused)
+{
+    CHECK_STATUS(DILOCO_EREFUSED, trusted("launch.gpus", "2", "4"));
+    CHECK_CONTAINS("launch.gpus (--set) has no effect here", diloco_error_text());
+    dl_config_init(&own);
+    CHECK_OK(dl_config_set(&own, "launch.gpus", "4", "run.toml"));
+    CHECK_OK(dl_launched_trust(&book, &own));
 }
 
 TEST(replicas_in_an_image_take_no_folder_from_the_book)
@@ -59,4 +74,5 @@ TEST(replicas_in_an_image_take_no_folder_from_the_book)
 TEST_MAIN(an_endpoint_of_the_book_gets_no_credentials_of_this_machine,
           an_ssh_configuration_of_the_book_runs_no_commands_here,
           a_value_of_this_machine_replaces_that_of_the_book,
+          option_of_the_command_line_without_an_effect_is_refused,
           replicas_in_an_image_take_no_folder_from_the_book)

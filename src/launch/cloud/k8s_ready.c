@@ -161,7 +161,7 @@ static bool is_plain(const char *name)
 
 static diloco_status check_queue(dl_rest *rest)
 {
-    char version[32], path[256];
+    char version[32], path[384];
     bool found;
     const char *queue = rest->spec->config->launch_queue;
     if (!is_plain(queue))
