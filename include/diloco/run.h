@@ -76,9 +76,10 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_private(diloco_run *run, c
  *   data  [len] where diloco_run_join restores the bytes, and where they are saved from if there is
  *         no copy for a save beside training. Memory that is not touched before costs nothing.
  *   fill  writes all `len` bytes to `to`, which is `data` or aligned to 64 bytes. It is called on
- *         the caller's thread, in diloco_step, the halves of it, or diloco_run_save. It may not
- * call functions of this run. A status other than DILOCO_OK is the result of that call, and nothing
- * is saved. */
+ *         the caller's thread, in diloco_step, the halves of it, or diloco_run_save; in
+ *         diloco_run_join only if nothing was restored. It may not call functions of this run.
+ *
+ * A status of `fill` other than DILOCO_OK is the result of that call, and nothing is saved. */
 typedef diloco_status (*diloco_fill_fn)(void *user, void *to);
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_private_by(diloco_run *run, const char *name,
                                                                  void *data, size_t len,

@@ -1,6 +1,9 @@
 """saving_test.py - a replica's private state is packed when it is saved, and only then. Skips
 itself (77) without torch."""
+import concurrent.futures
 import sys
+import threading
+import time
 import unittest
 from unittest import mock
 
@@ -69,6 +72,39 @@ class Saving(InScratch):
                 self.assertTrue(opt.binding.resumed)
                 self.train(again, opt)
                 self.assertEqualTensors(values(again), values(whole))
+
+    def both(self, models):
+        """Two replicas in threads, to the end of the run."""
+        def live(r):
+            opt = self.optimizer(models[r], replica=f"r{r}", replicas=2, sync_every=4, rounds=3)
+            while not opt.done:
+                inner_step(models[r], opt, r, opt.run.now.step)
+            opt.close()
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            list(pool.map(live, range(2)))
+
+    def test_a_replica_that_was_stopped_while_it_waited_resumes_from_it_to_the_bit(self):
+        whole = [small(7), small(7)]
+        self.store = self.store.with_name("whole")
+        self.both(whole)
+        self.store = self.store.with_name("stopped")
+        model = small(7)
+        opt = self.optimizer(model, replica="r0", replicas=2, sync_every=4, rounds=3)
+
+        def interrupt():
+            while not list(self.store.glob("c/0000000000/r0.*")):
+                time.sleep(0.01)
+            opt.binding._run.interrupt()
+        waiting = threading.Thread(target=interrupt)
+        waiting.start()
+        with self.assertRaises(diloco.Interrupted):
+            while True:
+                inner_step(model, opt, 0, opt.run.now.step)
+        waiting.join()
+        opt.close()
+        again = [small(3), small(3)]
+        self.both(again)  # r0 joins at the due point, and saves once more
+        self.assertEqualTensors(values(again[0]), values(whole[0]))
 
     def test_a_state_that_cannot_be_packed_fails_the_step_with_its_own_error(self):
         for overlap in (0, 1):

@@ -173,9 +173,11 @@ static dl_local_facts facts_now(diloco_run *run)
 }
 
 /* Saves, or with `copies` only copies in memory, what P16 lists. The device is pulled before the
- * lock is taken, since that is slow and only the trainer changes the tensors. Captures are packed
- * under the lock, since the exchange may send or drop them. Returns DILOCO_EFULL if the disk is
- * full; the caller retries (driver.c: save). */
+ * lock is taken, since that is slow and only the trainer changes the tensors. A replica that was
+ * stopped at a due point saves again while it joins. Its caller has not taken the restored moments
+ * yet, so a fill would replace them by those of an optimizer that has trained nothing.
+ * Captures are packed under the lock, since the exchange may send or drop them. Returns
+ * DILOCO_EFULL if the disk is full; the caller retries (driver.c: save). */
 static diloco_status save_local(diloco_run *run, bool copies)
 {
     const dl_run_model *m = &run->model;
@@ -184,11 +186,12 @@ static diloco_status save_local(diloco_run *run, bool copies)
     dl_driver_hold(run->driver);
     dl_exec_pack_in_flight(run->exec);
     const dl_local_facts f = facts_now(run);
+    const bool restored = run->join.resumed && !run->join.joined;
     const diloco_status status =
-        copies
-            ? dl_local_copy(run->local, &f, m->tensors, m->n_tensors, m->privates, m->n_privates,
-                            run->pools.trainer)
-            : dl_local_save(run->local, &f, m->tensors, m->n_tensors, m->privates, m->n_privates);
+        copies ? dl_local_copy(run->local, &f, m->tensors, m->n_tensors, m->privates, m->n_privates,
+                               restored, run->pools.trainer)
+               : dl_local_save(run->local, &f, m->tensors, m->n_tensors, m->privates, m->n_privates,
+                               restored);
     dl_driver_release(run->driver);
     return status;
 }

@@ -273,10 +273,10 @@ static diloco_status fill_in_place(const dl_private *privates, size_t n)
 
 diloco_status dl_local_save(dl_local *local, const dl_local_facts *facts,
                             const diloco_tensor *tensors, size_t n_tensors,
-                            const dl_private *privates, size_t n_privates)
+                            const dl_private *privates, size_t n_privates, bool restored)
 {
     DL_ASSERT(dl_run_id_ok(facts->run));
-    diloco_status status = fill_in_place(privates, n_privates);
+    diloco_status status = restored ? DILOCO_OK : fill_in_place(privates, n_privates);
     if (!status) status = describe_all(local, tensors, n_tensors, privates, n_privates);
     if (!status) status = make_header(local, facts);
     return status ? dl_fail_context(status, "local state") : dl_local_write(local);
@@ -355,7 +355,8 @@ diloco_status dl_local_reserve(dl_local *local, const diloco_tensor *tensors, si
  * thread writes. */
 diloco_status dl_local_copy(dl_local *local, const dl_local_facts *facts,
                             const diloco_tensor *tensors, size_t n_tensors,
-                            const dl_private *privates, size_t n_privates, dl_pool *pool)
+                            const dl_private *privates, size_t n_privates, bool restored,
+                            dl_pool *pool)
 {
     DL_ASSERT(dl_run_id_ok(facts->run) && local->copy);
     diloco_status status = describe_all(local, tensors, n_tensors, privates, n_privates);
@@ -363,14 +364,14 @@ diloco_status dl_local_copy(dl_local *local, const dl_local_facts *facts,
     if (status) return dl_fail_context(status, "local state");
     dl_span *parts = local->spans + 1;
     for (size_t i = 0; i < n_privates; i++)
-        if (privates[i].fill) parts[n_tensors + i].data = NULL;
+        if (privates[i].fill && !restored) parts[n_tensors + i].data = NULL;
     copying c = {local->copy, parts, local->n_parts, local->copy_len};
     DL_ASSERT(copied_lens(c.from, c.n) == c.len);
     dl_pool_run(pool, copy_part, &c);
     unsigned char *at = local->copy;
     for (size_t i = 0; i < local->n_parts; at += copied_len(parts[i++].len)) {
         const dl_private *p = i < n_tensors ? NULL : &privates[i - n_tensors];
-        if (p && p->fill) DL_TRY(p->fill(p->user, at));
+        if (p && p->fill && !restored) DL_TRY(p->fill(p->user, at));
         parts[i].data = at;
     }
     return DILOCO_OK;

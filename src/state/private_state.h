@@ -68,11 +68,13 @@ void dl_local_note_claim(dl_local *local, bool lost);
 #define DL_LOCAL_LOST "lost"
 void dl_local_close(dl_local *local);
 
-/* Saves atomically; allocates nothing after the first call. Returns also what a `fill` returned;
- * the file is unchanged then. */
+/* Saves atomically; allocates nothing after the first call. With `restored` no `fill` is called,
+ * because `data` of each private has what a load has put there, and the caller has not seen it yet.
+ * Returns also what a `fill` returned; the file is unchanged then. */
 DL_MUST_CHECK diloco_status dl_local_save(dl_local *local, const dl_local_facts *facts,
                                           const diloco_tensor *tensors, size_t n_tensors,
-                                          const dl_private *privates, size_t n_privates);
+                                          const dl_private *privates, size_t n_privates,
+                                          bool restored);
 
 /* A save in two halves, so that the second can run beside training: copy what dl_local_save would
  * write, then write the copy. dl_local_reserve takes the memory of the copies, once, for these
@@ -81,11 +83,11 @@ DL_MUST_CHECK diloco_status dl_local_reserve(dl_local *local, const diloco_tenso
                                              size_t n_tensors, const dl_private *privates,
                                              size_t n_privates, dl_pool *pool);
 /* After dl_local_reserve, with tensors and privates of the same sizes. A private with `fill` is
- * written to the copy directly, at a multiple of 64 bytes. */
+ * written to the copy directly, at a multiple of 64 bytes, unless `restored`. */
 DL_MUST_CHECK diloco_status dl_local_copy(dl_local *local, const dl_local_facts *facts,
                                           const diloco_tensor *tensors, size_t n_tensors,
                                           const dl_private *privates, size_t n_privates,
-                                          dl_pool *pool);
+                                          bool restored, dl_pool *pool);
 /* Atomic, and may be repeated after an error. On any thread, while no other function works on
  * `local`. */
 DL_MUST_CHECK diloco_status dl_local_write(dl_local *local);

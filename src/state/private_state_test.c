@@ -96,7 +96,8 @@ static void scene_end(scene *s)
 
 static diloco_status save(scene *s)
 {
-    return dl_local_save(s->local, &s->facts, s->tensors, N_TENSORS, s->privates, N_PRIVATES);
+    return dl_local_save(s->local, &s->facts, s->tensors, N_TENSORS, s->privates, N_PRIVATES,
+                         false);
 }
 
 static diloco_status load(scene *s, dl_local_facts *facts, bool load_tensors)
@@ -223,7 +224,7 @@ TEST(a_replica_with_nothing_of_its_own_saves_its_facts)
     scene s;
     dl_local_facts facts;
     scene_begin(&s, "nothing");
-    CHECK_OK(dl_local_save(s.local, &s.facts, NULL, 0, NULL, 0));
+    CHECK_OK(dl_local_save(s.local, &s.facts, NULL, 0, NULL, 0, false));
     facts.pace.captures = s.captures_back;
     facts.pace.fragments = s.paces_back;
     facts.fragments = s.fragments_back;
@@ -554,8 +555,8 @@ TEST(a_copy_keeps_its_values_while_training_continues)
     CHECK_OK(dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates, N_PRIVATES, pool));
     for (int round = 0; round < 2; round++) {
         s.t = then;
-        CHECK_OK(
-            dl_local_copy(s.local, &s.facts, s.tensors, N_TENSORS, s.privates, N_PRIVATES, pool));
+        CHECK_OK(dl_local_copy(s.local, &s.facts, s.tensors, N_TENSORS, s.privates, N_PRIVATES,
+                               false, pool));
         fill(&s.t, 99); /* the next steps */
         CHECK_OK(dl_local_write(s.local));
         CHECK_OK(dl_local_write(s.local)); /* again, as after an error: the same file */
@@ -573,7 +574,42 @@ TEST(a_copy_keeps_its_values_while_training_continues)
     scene_end(&s);
 }
 
-TEST_MAIN(a_copy_keeps_its_values_while_training_continues, local_state_comes_back_to_the_bit,
+static diloco_status refuse_to_fill(void *user, void *to)
+{
+    (void)user, (void)to;
+    return DILOCO_EREFUSED;
+}
+
+TEST(restored_private_is_saved_from_its_place_and_not_filled)
+{
+    scene s;
+    dl_pool *pool;
+    dl_local_facts facts = {.step = 0};
+    scene_begin(&s, "restored");
+    const trainer then = s.t;
+    s.privates[0].fill = refuse_to_fill;
+    CHECK_STATUS(DILOCO_EREFUSED, save(&s));
+    CHECK_OK(dl_pool_create(&pool, 1));
+    CHECK_OK(dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates, N_PRIVATES, pool));
+    for (int copies = 0; copies < 2; copies++) {
+        s.t = then;
+        if (copies) {
+            CHECK_OK(dl_local_copy(s.local, &s.facts, s.tensors, N_TENSORS, s.privates, N_PRIVATES,
+                                   true, pool));
+            CHECK_OK(dl_local_write(s.local));
+        } else
+            CHECK_OK(dl_local_save(s.local, &s.facts, s.tensors, N_TENSORS, s.privates, N_PRIVATES,
+                                   true));
+        fill(&s.t, 99);
+        CHECK_OK(load(&s, &facts, true));
+        CHECK(!memcmp(&then, &s.t, sizeof then));
+    }
+    dl_pool_destroy(pool);
+    scene_end(&s);
+}
+
+TEST_MAIN(restored_private_is_saved_from_its_place_and_not_filled,
+          a_copy_keeps_its_values_while_training_continues, local_state_comes_back_to_the_bit,
           a_later_save_replaces_an_earlier_one_and_survives_a_restart,
           saving_again_allocates_nothing, tensors_may_stay_as_they_are,
           a_replica_with_nothing_of_its_own_saves_its_facts,
