@@ -204,6 +204,7 @@ static diloco_status fold_handle(dl_book *book, dl_json_value record)
             continue;
         }
         memcpy(r->job.id, id, sizeof id);
+        r->ran = true;
         keep_orphan(r);
     }
     if (refused) warn_of_ids(book, refused);
@@ -234,7 +235,9 @@ static diloco_status fold_state(dl_book *book, dl_json_value record)
     if (!dl_job_is_over(value)) return DILOCO_OK;
     keep_orphan(r);
     r->ended_at = at;
-    r->lost += dl_job_may_be_restarted(&r->job);
+    /* A refused restart counts, too: the end of a rank's restarts must come. */
+    const bool refused = value == DL_JOB_FAILED && !*r->job.id;
+    r->lost += dl_job_may_be_restarted(&r->job) || (refused && r->ran);
     if (at > r->started_at) book->machine_s += at - r->started_at;
     return DILOCO_OK;
 }

@@ -28,6 +28,7 @@ typedef struct dl_book_rank {
     bool started; /* a launcher has announced it */
     /* The generation is over, and a later "begin" lets the rank start once more. */
     bool again;
+    bool ran;      /* the backend has started some generation of it */
     uint32_t lost; /* times that it was lost since the last "begin" */
     /* When the newest generation was announced, and when its end was recorded, by the clocks of the
      * launchers that did it, seconds since 1970. */

@@ -42,12 +42,14 @@ bool dl_control_has_enough(const dl_control *c)
 }
 
 /* launch.restarts counts the generations that were lost since the last "begin". A failure beside an
- * orphan is not the replica's own, so it has no limit. */
+ * orphan is not the replica's own, so it has no limit. Nor has a refusal while another replica
+ * runs: a quota may be free again later, and the others train meanwhile. */
 bool dl_rank_may_restart(const dl_control *c, const dl_book_rank *r)
 {
+    const bool is_left = (int64_t)r->lost <= c->spec->config->launch_restarts;
     if (dl_rank_failed_beside_orphan(r)) return true;
-    if (dl_rank_was_refused(r)) return dl_control_has_enough(c);
-    return dl_job_may_be_restarted(&r->job) && (int64_t)r->lost <= c->spec->config->launch_restarts;
+    if (dl_rank_was_refused(r)) return dl_book_alive(c->book) > 0 || (r->ran && is_left);
+    return dl_job_may_be_restarted(&r->job) && is_left;
 }
 
 /* Another launcher's announcement is taken over at once where the backend itself keeps two launches

@@ -20,7 +20,7 @@ bool dl_rank_failed_beside_orphan(const dl_book_rank *rank);
 /* Returns true if the backend did not start the newest generation: it failed and has no id. */
 bool dl_rank_was_refused(const dl_book_rank *rank);
 /* Returns true if fewer replicas than the most are wanted at least (--replicas A..B), and that
- * number runs. A refusal of the others does not end the launch then. */
+ * number runs. */
 bool dl_control_has_enough(const dl_control *control);
 /* Returns true if the end of the newest generation permits another one without a new "begin". The
  * generation has to be over. */

@@ -169,10 +169,23 @@ static diloco_status check_ids(const dl_control *c, dl_job *jobs, size_t n)
     return status;
 }
 
+/* May the replicas that were refused wait, so that the launch continues without them? Not at a
+ * first start with too few others: the mistake may be in the settings, and a person is there. */
+static bool can_wait(const dl_control *c, const dl_job *jobs, size_t n)
+{
+    bool can = true;
+    for (size_t i = 0; can && i < n; i++) {
+        const dl_book_rank *r = &c->book->ranks[jobs[i].rank];
+        const bool again = jobs[i].generation > 0 && dl_rank_may_restart(c, r);
+        can = *jobs[i].id || again || dl_control_has_enough(c);
+    }
+    return can;
+}
+
 /* Give announced jobs of one generation to the backend, and write their handles. After an error
  * some may have been started: those with an id. The others stay announced if the error may pass, so
- * that the next look tries again, and are over otherwise. A refusal is no error while enough
- * replicas run: the others are asked for again after a pause. */
+ * that the next look tries again, and are over otherwise. A refusal is no error if all refused
+ * replicas can wait. */
 static diloco_status launch_jobs(const dl_control *c, dl_job *jobs, size_t n)
 {
     diloco_status status = c->executor->launch(c->spec, jobs, n);
@@ -189,9 +202,9 @@ static diloco_status launch_jobs(const dl_control *c, dl_job *jobs, size_t n)
         print_state(c, &jobs[i]);
         DL_TRY(dl_book_state(c->book, &jobs[i]));
     }
-    if (status && !may_pass(status) && dl_control_has_enough(c)) {
-        dl_control_print(c, "%zu replicas run, and %u are enough: more are asked for later",
-                         dl_book_alive(c->book), c->book->min);
+    if (status && !named && !may_pass(status) && can_wait(c, jobs, n)) {
+        dl_control_print(c, "replicas that run: %zu; the others are asked for again later",
+                         dl_book_alive(c->book));
         return DILOCO_OK;
     }
     return status ? dl_fail(status, "%s", why) : DILOCO_OK;
@@ -294,13 +307,15 @@ static diloco_status start_missing(const dl_control *c)
     return status;
 }
 
-/* A replica that succeeded is not stuck: the run decides whether it is complete. */
+/* A replica that succeeded is not stuck: the run decides whether it is complete. One that was
+ * refused is, so that the next command asks for it at once. */
 bool dl_control_is_stuck(const dl_control *c)
 {
     for (uint32_t i = 0; i < c->book->max; i++) {
         const dl_book_rank *r = &c->book->ranks[i];
         if (r->started && !r->again && dl_job_is_over(r->job.state) &&
-            r->job.state != DL_JOB_SUCCEEDED && !dl_rank_may_restart(c, r))
+            r->job.state != DL_JOB_SUCCEEDED &&
+            (!dl_rank_may_restart(c, r) || dl_rank_was_refused(r)))
             return true;
     }
     return false;

@@ -16,8 +16,9 @@
  * A replica that FAILED is not started again, since the next one would fail, too. There are three
  * exceptions. One is exit code 4, the store did not answer or was full: the next one is started
  * after a pause, which doubles. The second is a failure while an earlier generation of it still
- * ran: that one is stopped first. The third is a replica that the backend refused to start, while
- * as many run as are wanted at least (--replicas A..B): it is asked for again after a pause. */
+ * ran: that one is stopped first. The third is a replica that the backend refused to start: while
+ * others run, it is asked for again after a pause. A refusal at the first start ends the launch,
+ * unless as many run as are wanted at least (--replicas A..B). */
 #ifndef DL_LAUNCH_SUPERVISOR_H
 #define DL_LAUNCH_SUPERVISOR_H
 

@@ -197,7 +197,7 @@ TEST(launch_goes_on_with_enough_replicas_and_asks_for_the_others_after_a_pause)
     CHECK_INT(1, launches[0][0] * launches[1][0]);
     CHECK_INT(DL_JOB_FAILED, f->book.ranks[2].job.state);
     CHECK_CONTAINS("quota", f->book.ranks[2].job.message);
-    CHECK(!dl_control_is_stuck(&f->control));
+    CHECK(dl_control_is_stuck(&f->control)); /* the same command asks at once */
     granted = RANKS;
     CHECK_OK(dl_control_start(&f->control));
     CHECK_INT(0, launches[2][1]);
@@ -225,6 +225,47 @@ TEST(launch_ends_when_the_backend_grants_fewer_replicas_than_are_wanted_at_least
     CHECK_CONTAINS("quota", diloco_error_text());
     CHECK_INT(1, (int)dl_book_alive(&f->book));
     CHECK(dl_control_is_stuck(&f->control));
+    dl_book_close(&f->book);
+}
+
+TEST(refused_replica_is_asked_for_again_while_another_one_runs)
+{
+    fixture *f = begin_with("one-left", 2);
+    CHECK_OK(dl_control_start(&f->control));
+    fate[1][0] = DL_JOB_FAILED; /* for good, and its quota is free */
+    codes[1][0] = 1;
+    granted = RANKS;
+    f->book.ranks[2].ended_at -= 60;
+    CHECK_OK(dl_control_poll(&f->control));
+    CHECK_OK(dl_control_start(&f->control));
+    CHECK_INT(1, launches[2][1]);
+    CHECK_INT(0, launches[1][1]);
+    dl_book_close(&f->book);
+}
+
+TEST(refused_restart_ends_no_launch_before_launch_restarts)
+{
+    fixture *f = begin("refused-again", 2, "1");
+    fate[0][0] = DL_JOB_LOST;
+    fate[1][0] = DL_JOB_RUNNING;
+    CHECK_OK(dl_control_start(&f->control));
+    CHECK_OK(dl_control_poll(&f->control));
+    granted = 0;
+    for (uint32_t g = 1; g < 4; g++) { /* r1 runs, so there is no limit */
+        CHECK_OK(dl_control_start(&f->control));
+        CHECK_INT(g, f->book.ranks[0].job.generation);
+        CHECK_INT(DL_JOB_FAILED, f->book.ranks[0].job.state);
+        f->book.ranks[0].ended_at -= 60 << g;
+    }
+    dl_book_close(&f->book);
+
+    f = begin("alone", 1, "1");
+    fate[0][0] = DL_JOB_LOST;
+    CHECK_OK(dl_control_start(&f->control));
+    CHECK_OK(dl_control_poll(&f->control));
+    granted = 0;
+    CHECK_STATUS(DILOCO_EREFUSED, dl_control_follow(&f->control));
+    CHECK_INT(1, f->book.ranks[0].job.generation);
     dl_book_close(&f->book);
 }
 
@@ -584,6 +625,8 @@ TEST_MAIN(each_rank_is_started_once_and_the_run_ends_when_the_store_says_so,
           launch_goes_on_with_enough_replicas_and_asks_for_the_others_after_a_pause,
           complete_run_does_not_ask_for_refused_replicas_again,
           launch_ends_when_the_backend_grants_fewer_replicas_than_are_wanted_at_least,
+          refused_replica_is_asked_for_again_while_another_one_runs,
+          refused_restart_ends_no_launch_before_launch_restarts,
           an_announced_start_is_launched_by_the_next_launcher,
           container_whose_replica_does_not_begin_is_given_up_after_the_limit,
           container_that_is_started_more_often_than_restarts_permit_is_given_up,

@@ -109,9 +109,7 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     const dl_launch_spec *spec = rest->spec;
     char run[16];
     dl_json *j = &call->json;
-    /* RESOURCE_EXHAUSTED: a quota of machines, which no repetition raises. The job before a restart
-     * may still count against the quota, so that creation is repeated. */
-    if (!job->generation) call->keeps = 429;
+    call->keeps = 429; /* RESOURCE_EXHAUSTED: a quota of machines, which no repetition raises */
     DL_TRY(path_to_jobs(call, rest));
     snprintf(run, sizeof run, "%.8s", spec->run);
     dl_json_object(j, NULL);
