@@ -310,8 +310,7 @@ static diloco_status launch(dl_launching *l)
     DL_TRY(add_hub(l));
     DL_TRY(dl_launching_spec(l));
     if (is_dry && dl_fetch_is_needed(l->config)) return dry_run(l);
-    DL_TRY(dl_fetch_data(l->config)); /* the run records its digest; replicas fetch their own */
-    DL_TRY(dl_fetch_model(l->config));
+    DL_TRY(dl_settings_fetch(l->config)); /* the run records its digest; replicas fetch their own */
     DL_TRY(diloco_train_check(l->config));
     if (dl_args_has(l->args, DL_FLAG_PREPARE)) return prepare(l);
     return is_dry ? dry_run(l) : create_and_run(l);

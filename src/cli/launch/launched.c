@@ -5,6 +5,7 @@
 #include "cli/launch/launched.h"
 
 #include "base/host_port.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "cli/plan/plan_pages.h"
 #include "cli/settings/settings.h"
@@ -104,7 +105,7 @@ static const char *const of_here[] = {"launch.endpoint", "launch.ssh_config", "l
 
 /* Refuse an option that the command line gives and that has no effect, since the launch has a value
  * of its own. One of CONFIG is that of the next launch. */
-static diloco_status check_given(const dl_config *own)
+diloco_status dl_launched_check(const dl_config *own)
 {
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const char *name = dl_config_table.rows[i].name;
@@ -124,10 +125,10 @@ static diloco_status check_given(const dl_config *own)
 
 diloco_status dl_launched_trust(dl_config *book, const dl_config *own)
 {
-    DL_TRY(check_given(own));
     if (dl_config_given(own, "launch.prices"))
         DL_TRY(dl_config_set(book, "launch.prices", own->launch_prices, "this machine"));
-    if (dl_config_given(own, "launch.context"))
+    /* A context of CONFIG may be that of another cluster, for the next launch. */
+    if (strcmp(dl_config_origin(own, "launch.context"), "--set") == 0)
         DL_TRY(dl_config_set(book, "launch.context", own->launch_context, "this machine"));
     if (dl_config_given(own, "launch.poll")) book->launch_poll_s = own->launch_poll_s;
     DL_TRY(trust(book, "launch.endpoint", book->launch_endpoint, own->launch_endpoint,
@@ -228,6 +229,15 @@ static diloco_status open_book(dl_launched *l)
     return dl_launched_program(l->program, l->executor, l->options);
 }
 
+/* A cancel is not refused because of an option: the machines cost meanwhile. */
+static diloco_status check_options(const dl_config *own, const dl_args *args)
+{
+    const diloco_status status = dl_launched_check(own);
+    if (!status || strcmp(args->command->name, "launch cancel") != 0) return status;
+    dl_log(DILOCO_LOG_WARN, "%s", diloco_error_text());
+    return DILOCO_OK;
+}
+
 /* After an error nothing is to be closed. */
 diloco_status dl_launched_open(dl_launched *out, const dl_args *args)
 {
@@ -236,6 +246,7 @@ diloco_status dl_launched_open(dl_launched *out, const dl_args *args)
     diloco_status status = out->config && out->options
                                ? dl_settings_of_target(out->config, args)
                                : dl_fail(DILOCO_ENOMEM, "out of memory for the settings");
+    if (!status) status = check_options(out->config, args);
     if (!status) status = open_book(out);
     if (status) dl_launched_close(out);
     return status;

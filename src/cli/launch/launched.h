@@ -43,9 +43,12 @@ dl_control dl_launched_control(dl_launched *launched);
  * write to the store may have written the book. So its launch.endpoint, which would get this
  * machine's credentials, has to be on this machine, or be the same in `own`. Its launch.ssh_config,
  * whose commands would run here, has to be the same in `own`. A value of `own` replaces one of the
- * book, also of launch.prices, launch.context and launch.poll. Returns DILOCO_EREFUSED, and names
- * the flag that allows it, or an option of the command line that has no effect. */
+ * book, also of launch.prices and launch.poll, and one of --set that of launch.context. Returns
+ * DILOCO_EREFUSED, and names the flag that allows it. */
 DL_MUST_CHECK diloco_status dl_launched_trust(dl_config *book, const dl_config *own);
+/* dl_launched_check returns DILOCO_EREFUSED, with the name, if --set gives an option of [launch]
+ * that has no effect on a launch that was made. */
+DL_MUST_CHECK diloco_status dl_launched_check(const dl_config *own);
 
 /* dl_launched_dir writes the folder of a launch's files as its subcommands use it. `theirs` is that
  * of the book, and `run` the id of the run. Replicas in an image have no files here, and the folder

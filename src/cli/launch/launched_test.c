@@ -49,11 +49,18 @@ TEST(a_value_of_this_machine_replaces_that_of_the_book)
 
 TEST(option_of_the_command_line_without_an_effect_is_refused)
 {
-    CHECK_STATUS(DILOCO_EREFUSED, trusted("launch.gpus", "2", "4"));
+    dl_config_init(&own);
+    CHECK_OK(dl_config_set(&own, "launch.gpus", "4", "--set"));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_launched_check(&own));
     CHECK_CONTAINS("launch.gpus (--set) has no effect here", diloco_error_text());
     dl_config_init(&own);
     CHECK_OK(dl_config_set(&own, "launch.gpus", "4", "run.toml"));
+    CHECK_OK(dl_config_set(&own, "launch.context", "theirs", "run.toml"));
+    CHECK_OK(dl_launched_check(&own));
+    dl_config_init(&book);
+    CHECK_OK(dl_config_set(&book, "launch.context", "of the launch", "the launch"));
     CHECK_OK(dl_launched_trust(&book, &own));
+    CHECK_STR("of the launch", book.launch_context);
 }
 
 TEST(replicas_in_an_image_take_no_folder_from_the_book)
