@@ -70,7 +70,7 @@ const dl_command dl_command_import = {
     .details =
         "DIR has config.json and safetensors, of Llama or Qwen3. The folder of --out then has\n"
         "model.safetensors, for trainer.init_from, and model.toml, a CONFIG that begins from it.\n"
-        "A URL is fetched first:  diloco import hf://models/OWNER/NAME/ --out DIR",
+        "A URL is fetched first:  diloco import hf://models/OWNER/NAME@COMMIT/ --out DIR",
     .flags = DL_FLAGS(DL_FLAG_TO_PATH, DL_FLAG_JSON),
     .run = cmd_import,
 };

@@ -9,7 +9,6 @@
 #include "cli/onward.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
-#include "fetch/fetch_data.h"
 #include <diloco/inspect.h>
 #include <diloco/train.h>
 
@@ -89,8 +88,7 @@ static diloco_status cmd_train(const dl_args *args)
     if (dl_args_has(args, DL_FLAG_PRINT_CONFIG))
         return dl_settings_print(&config, dl_args_has(args, DL_FLAG_JSON));
     DL_TRY(check_store(&config));
-    DL_TRY(dl_fetch_data(&config));
-    DL_TRY(dl_fetch_model(&config));
+    DL_TRY(dl_settings_fetch(&config));
     DL_TRY(diloco_train_check(&config));
     DL_TRY(check_leftover(&config));
     warn_of_another(&config, args);

@@ -352,7 +352,8 @@ static diloco_status fetch_all(source *s)
     const char *at = (const char *)found.text.data, *end = at ? at + found.text.len : NULL;
     for (; !status && at && at < end; at += strlen(at) + 1)
         status = fetch_one(s, at);
-    if (!status && s->n) status = remove_others(s, &found.text);
+    /* The rest of a prefix may be the training data of another command. */
+    if (!status && s->n && !s->wants) status = remove_others(s, &found.text);
     dl_buf_deinit(&found.text);
     if (!status && !s->n)
         status = dl_fail(DILOCO_ENOENT, "%s/: no object is directly below this prefix", s->label);
@@ -416,10 +417,22 @@ diloco_status dl_fetch_data(dl_config *config)
     return fetch_list(config->test_path, config, "data.test_path");
 }
 
+/* Replace an address by the path of its file in the cache. A comma is a part of the address. */
+static diloco_status fetch_file(dl_config_path address, const dl_config *config)
+{
+    dl_buf out;
+    source s = {.n = 0};
+    dl_buf_init(&out, sizeof(dl_config_path) - 1);
+    diloco_status status = split(&s, address);
+    if (!status) status = fetch(&s, &out, config);
+    if (!status) memcpy(address, out.data, out.len), address[out.len] = '\0';
+    dl_buf_deinit(&out);
+    return status ? dl_fail_context(status, "trainer.init_from") : DILOCO_OK;
+}
+
 diloco_status dl_fetch_model(dl_config *config)
 {
-    if (is_model_file(config->init_from))
-        return fetch_list(config->init_from, config, "trainer.init_from");
+    if (is_model_file(config->init_from)) return fetch_file(config->init_from, config);
     if (strncmp(config->init_from, "hf://models/", 12) != 0) return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL,
                    "trainer.init_from = \"%.200s\": a model of Hugging Face is converted first: "

@@ -34,6 +34,11 @@ begin() { # FROM STORE
 expect 0 begin begin/model.safetensors by_path
 expect 0 begin "file://$PWD/begin/model.safetensors" by_address
 [ "$(digest by_path)" = "$(digest by_address)" ] || fail "a run that begins at an address ends elsewhere"
+mkdir moved
+mv begin/model.safetensors moved/
+rm -r cache/diloco
+expect 0 begin "file://$PWD/begin/model.safetensors" by_address # the run has a model of its own
+mv moved/model.safetensors begin/
 expect_error 2 'a model of Hugging Face is converted first: diloco import hf://models/alice/tiny/ --out DIR' \
     begin hf://models/alice/tiny/ no
 expect_error 2 'a model is a folder, with a / at its end' diloco import "file://$PWD/model" --out x

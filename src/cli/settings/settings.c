@@ -8,6 +8,7 @@
 #include "base/run_kind.h"
 #include "cli/settings/plato.h"
 #include "cli/settings/settings_file.h"
+#include "fetch/fetch_data.h"
 #include <diloco/inspect.h>
 #include <diloco/train.h>
 
@@ -385,4 +386,14 @@ diloco_status dl_settings_of_run(dl_config *out, const dl_args *args)
     if (strcmp(out->store, file.store) == 0) return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL, "the run is %s, and --set run.store names %s: keep one",
                    file.store, out->store);
+}
+
+/* A resume must not need the address of the model again, which may have expired. */
+diloco_status dl_settings_fetch(dl_config *config)
+{
+    static dl_config run; /* too large for some stacks */
+    DL_TRY(dl_fetch_data(config));
+    if (!strstr(config->init_from, "://")) return DILOCO_OK;
+    dl_config_init(&run);
+    return diloco_run_config(&run, config->store) ? dl_fetch_model(config) : DILOCO_OK;
 }

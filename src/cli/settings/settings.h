@@ -55,4 +55,9 @@ DL_MUST_CHECK diloco_status dl_settings_line(dl_buf *out, const dl_option *row,
 DL_MUST_CHECK diloco_status dl_settings_write(dl_buf *out, const dl_config *config);
 DL_MUST_CHECK diloco_status dl_settings_read(dl_config *out, const void *text, size_t len);
 
+/* dl_settings_fetch fetches the training data of `config` (fetch/fetch_data.h), and the model of
+ * trainer.init_from unless the run exists, which has a model of its own. Returns the errors of
+ * dl_fetch_data and dl_fetch_model. */
+DL_MUST_CHECK diloco_status dl_settings_fetch(dl_config *config);
+
 #endif
