@@ -94,7 +94,7 @@ TOML
     expect_error 2 'no such price table' diloco plan $model --gbit 1 --cost none.toml
     expect 0 diloco plan $model --gbit 1 --cost prices.toml
     mv out as_toml
-    printf '\357\273\277name,value\r\ndate,2026-01-31\r\n"egress_per_gb","0.09"\r\n\r\nmachine_hour, 2\r\n' >prices.csv
+    printf '\357\273\277name,value,\r\ndate,2026-01-31,,\r\n"egress_per_gb","0.09"\r\n\r\nmachine_hour, 2\r\n' >prices.csv
     expect 0 diloco plan $model --gbit 1 --cost prices.csv
     cmp out as_toml || fail "the prices of a CSV table differ from those of TOML"
     printf 'date,2026-01-31\negres_per_gb,1\n' >wrong.csv
@@ -103,6 +103,8 @@ TOML
     expect_error 2 'wrong.csv:2:1: machine_hour is a number, at least 0' diloco plan $model --gbit 1 --cost wrong.csv
     printf 'machine_hour,1\nmachine_hour,2\n' >wrong.csv
     expect_error 2 'wrong.csv:2: machine_hour has a value already' diloco plan $model --gbit 1 --cost wrong.csv
+    printf 'machine_hour,1,2\n' >wrong.csv
+    expect_error 2 'wrong.csv:1: a line of a CSV price table has two cells' diloco plan $model --gbit 1 --cost wrong.csv
     echo 'machine_hour;1' >wrong.csv
     expect_error 2 'wrong.csv:1: a line of a CSV price table is name,value' diloco plan $model --gbit 1 --cost wrong.csv
 }

@@ -105,6 +105,11 @@ static diloco_status take_cells(table *t, char *line, unsigned number, bool seen
         return dl_fail(DILOCO_EINVAL, "%s:%u: a line of a CSV price table is name,value", t->path,
                        number);
     *comma = '\0';
+    char *next = strchr(comma + 1, ',');
+    if (next) *next++ = '\0';
+    if (next && next[strspn(next, ", \t\r")])
+        return dl_fail(DILOCO_EINVAL, "%s:%u: a line of a CSV price table has two cells", t->path,
+                       number);
     const dl_toml_place at = {.line = number, .column = 1};
     dl_toml_value value = {
         .key = trim(line), .text = trim(comma + 1), .type = DL_TOML_FLOAT, .key_at = at, .at = at};
