@@ -26,6 +26,8 @@ _NOT_OF_BOOK = ("launch.dir", "launch.endpoint", "launch.ssh_config")
 # Options of [launch] that a launch by a Python executor uses.
 _OF_CLASS = ("launch.executor", "launch.binary", "launch.timeout", "launch.restarts",
              "launch.lost_after", "launch.poll", "launch.env", "launch.secrets")
+# A poll must not read all records of the run, which costs of the store are counted from.
+_NO_COSTS = ("--set", "launch.prices=")
 _POLL_S = 1.0  # seconds between two looks at replicas of a Python executor, without launch.poll
 _FIRST_PAUSE = 8  # looks before the first restart of a replica whose store did not answer
 
@@ -234,7 +236,8 @@ class _ByProgram(Launched):
 
     def _rows(self) -> List[Dict[str, Any]]:
         rows: List[Dict[str, Any]] = json.loads(
-            run_program("launch", "status", self.store, *self._own, "--json"))["replicas"]
+            run_program("launch", "status", self.store, *self._own, *_NO_COSTS,
+                        "--json"))["replicas"]
         return rows
 
     @property
@@ -275,7 +278,8 @@ class _Start:
     running_since: Optional[float] = None
     silent_since: Optional[float] = None  # the first of the polls without an answer
     ended_at: float = 0.0
-    is_late: bool = False  # it was asked to stop after launch.timeout
+    is_late: bool = False  # it has run for launch.timeout seconds
+    is_asked: bool = False  # and was asked to stop
 
 
 class _ByClass(Launched):
@@ -317,9 +321,11 @@ class _ByClass(Launched):
         if status.state == "RUNNING":
             if start.running_since is None:
                 start.running_since = time.monotonic()
-            if not start.is_late and 0 < timeout <= time.monotonic() - start.running_since:
-                self._executor.cancel(start.handle)
-                start.is_late = True
+            if start.is_late or 0 < timeout <= time.monotonic() - start.running_since:
+                asked, start.is_late = start.is_asked, True
+                if not asked:
+                    self._executor.cancel(start.handle)
+                    start.is_asked = True
         elif start.is_late and status.is_over and status.state != "SUCCEEDED":
             return Status("FAILED", None, "stopped after launch.timeout")
         return status
@@ -336,7 +342,9 @@ class _ByClass(Launched):
                 start.silent_since = now
             start.status = dataclasses.replace(start.status, message=str(error))
             if now - start.silent_since >= limit:
-                start.status = Status("LOST", None, f"no answer for {limit:.0f} s: {error}")
+                start.status = Status("FAILED", None, "no answer after launch.timeout") \
+                    if start.is_late else \
+                    Status("LOST", None, f"no answer for {limit:.0f} s: {error}")
                 self._orphans.append(start.handle)
         start.ended_at = time.monotonic()
 

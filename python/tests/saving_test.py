@@ -95,7 +95,7 @@ class Saving(InScratch):
             while not list(self.store.glob("c/0000000000/r0.*")):
                 time.sleep(0.01)
             opt.binding._run.interrupt()
-        waiting = threading.Thread(target=interrupt)
+        waiting = threading.Thread(target=interrupt, daemon=True)
         waiting.start()
         with self.assertRaises(diloco.Interrupted):
             while True:
