@@ -163,13 +163,20 @@ static diloco_status work(void *user, bool *worked)
 
 /* ---- a generation ----------------------------------------------------------------------- */
 
-/* Lists the caller's private arrays. One place remains for the residual. */
+/* Lists the caller's private arrays. One place remains for the residual. A client's state is read
+ * and written in the arrays themselves, so a piece that is put together at a save has none. */
 static diloco_status list_vectors(user_worker *h)
 {
     size_t n;
     const dl_private *mine = dl_run_privates(h->run, &n);
     if (n >= MAX_VECTORS)
         return dl_fail(DILOCO_EINVAL, "more than %d private pieces of a client", MAX_VECTORS - 1);
+    for (size_t i = 0; i < n; i++)
+        if (mine[i].fill)
+            return dl_fail(DILOCO_EREFUSED,
+                           "%s: a client's private piece is an array (diloco_run_private), not a "
+                           "function that fills one",
+                           mine[i].name);
     memcpy(h->vectors, mine, n * sizeof *mine);
     h->n_vectors = n;
     return DILOCO_OK;
