@@ -171,17 +171,20 @@ speed() {
     for precision in f32 bf16; do
         # shellcheck disable=SC2086 # arguments
         if timeout --foreground 45 sh "$self" "$out" --run card_speed --device cuda --precision $precision --batch "$2" --seconds 5 $shape >"$out/speed"; then
-            speed_of "$1" diloco $precision "$2" "$4" "$6" "$7" "$out/speed" && own="$own $precision=$rate"
-        else
-            bad="${bad:-}${bad:+, }diloco $1 $precision"
+            if speed_of "$1" diloco $precision "$2" "$4" "$6" "$7" "$out/speed"; then
+                own="$own $precision=$rate"
+                continue
+            fi
         fi
+        bad="${bad:-}${bad:+, }diloco $1 $precision"
     done
     [ "$torch" = yes ] || return 0
     for kind in --compile ""; do
         # shellcheck disable=SC2086 # arguments
-        if ! python "$here/train_speed_torch.py" --device cuda --dtype bfloat16 --batch "$3" --steps 20 --seconds 4 $kind $shape >"$out/speed"; then
+        if ! python "$here/train_speed_torch.py" --device cuda --dtype bfloat16 --batch "$3" --steps 20 --seconds 4 $kind $shape >"$out/speed" ||
+            ! speed_of "$1" "torch${kind:+.compile}" bf16 "$3" "$4" "$6" "$7" "$out/speed"; then
             bad="${bad:-}${bad:+, }torch${kind:+.compile} $1"
-        elif speed_of "$1" "torch${kind:+.compile}" bf16 "$3" "$4" "$6" "$7" "$out/speed" && [ -n "$kind" ]; then
+        elif [ -n "$kind" ]; then
             # shellcheck disable=SC2086 # pairs
             ratios "$1" "$rate" $own
         fi

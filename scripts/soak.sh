@@ -2,12 +2,13 @@
 # soak.sh BUILD: checks that take longer than tests may. First a build without network stores and
 # one without C++, the whole matrix, and a covering set of it trained. Then 100,000 objects of a
 # writer without a key, members 100 ms apart, and DiLoCo against synchronous training (where
-# DILOCO_DATA is). Then the suites of the emulated device under EMULATED_SEEDS (100) orders of its work.
-# Then the tests under SHAKE_SEEDS (3) timings of other machines (tests/shake/shake.c), and every parser fuzzed for FUZZ_SECONDS (300). Then cluster simulations:
-# 2,000 seeds of 64 replicas, 200 of 256 and 20 of 1,000 (SOAK_WIDE=no leaves them out), and the
-# goodput of a million chips. Last,
-# simulations with new seeds, until it is interrupted or SOAK_SECONDS have passed. FIRST_SEED (1000)
-# continues an earlier call.
+# DILOCO_DATA is).
+# Then the suites of the emulated device under EMULATED_SEEDS (100) orders of its work, and the tests
+# under SHAKE_SEEDS (3) timings of other machines (tests/shake/shake.c). Then every parser fuzzed for
+# FUZZ_SECONDS (300). Then cluster simulations: 2,000 seeds of 64 replicas, 200 of 256 and 20 of 1,000
+# (SOAK_WIDE=no leaves them out), and the goodput of a million chips. Last, simulations with new
+# seeds, until it is interrupted or SOAK_SECONDS have passed. FIRST_SEED (1000) continues an earlier
+# call.
 set -eu
 build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
