@@ -20,7 +20,8 @@ typedef struct scene {
     double shared[ROUNDS];      /* w after each round */
     uint64_t steps, holds;      /* that a client reports */
     size_t stop_after, n_fits, n_rounds;
-    char text[1024]; /* of the error */
+    diloco_fill_fn fill; /* of `count`; NULL: an array */
+    char text[1024];     /* of the error */
 } scene;
 
 static const char *new_folder(void)
@@ -79,7 +80,7 @@ static diloco_status live(scene *s, const char *dir, const char *const (*more)[2
     const diloco_tensor w = {.name = "w", .data = s->w, .n_dims = 1, .shape = {3}};
     memset(s->w, 0, sizeof s->w);
     CHECK_OK(diloco_run_tensor(s->run, &w));
-    CHECK_OK(diloco_run_private(s->run, "count", &s->count, sizeof s->count));
+    CHECK_OK(diloco_run_private_by(s->run, "count", &s->count, sizeof s->count, s->fill, s));
     const diloco_clients clients = {.user = s, .fit = fit, .round = see_round};
     const diloco_status status = diloco_clients_run(s->run, &clients);
     snprintf(s->text, sizeof s->text, "%s", status ? diloco_error_text() : "");
@@ -165,7 +166,23 @@ TEST(runs_that_have_no_clients_or_cannot_be_faithful_are_refused)
     CHECK_INT(0, s.n_fits);
 }
 
-TEST_MAIN(shared_model_follows_the_worked_trace_and_each_client_keeps_its_state,
+static diloco_status fill_nothing(void *user, void *to)
+{
+    (void)user, (void)to;
+    return DILOCO_OK;
+}
+
+TEST(private_piece_that_is_filled_at_a_save_is_refused)
+{
+    scene s = a_scene();
+    s.fill = fill_nothing;
+    CHECK_STATUS(DILOCO_EREFUSED, live(&s, new_folder(), NULL));
+    CHECK_CONTAINS("count: a client's private piece is an array", s.text);
+    CHECK_INT(0, s.n_fits);
+}
+
+TEST_MAIN(private_piece_that_is_filled_at_a_save_is_refused,
+          shared_model_follows_the_worked_trace_and_each_client_keeps_its_state,
           interrupted_run_resumes_to_the_same_model,
           reports_that_do_not_fit_the_run_are_refused_by_the_clients_name,
           clients_without_samples_skip_and_the_round_aborts,
