@@ -228,6 +228,22 @@ TEST(launch_ends_when_the_backend_grants_fewer_replicas_than_are_wanted_at_least
     dl_book_close(&f->book);
 }
 
+TEST(backend_that_does_not_answer_a_creation_is_asked_until_it_does)
+{
+    fixture *f = begin("no-answer", 1, "0");
+    fate[0][0] = DL_JOB_RUNNING;
+    launch_fails = DILOCO_EUNREACHABLE;
+    for (int look = 0; look < 300; look++) {
+        CHECK_STATUS(DILOCO_EUNREACHABLE, dl_control_start(&f->control));
+        CHECK_INT(DL_JOB_PENDING, f->book.ranks[0].job.state);
+    }
+    launch_fails = DILOCO_OK;
+    CHECK_OK(dl_control_start(&f->control));
+    CHECK_INT(1, launches[0][0]);
+    CHECK_INT(0, f->book.ranks[0].lost);
+    dl_book_close(&f->book);
+}
+
 TEST(refused_replica_is_asked_for_again_while_another_one_runs)
 {
     fixture *f = begin_with("one-left", 2);
@@ -625,6 +641,7 @@ TEST_MAIN(each_rank_is_started_once_and_the_run_ends_when_the_store_says_so,
           launch_goes_on_with_enough_replicas_and_asks_for_the_others_after_a_pause,
           complete_run_does_not_ask_for_refused_replicas_again,
           launch_ends_when_the_backend_grants_fewer_replicas_than_are_wanted_at_least,
+          backend_that_does_not_answer_a_creation_is_asked_until_it_does,
           refused_replica_is_asked_for_again_while_another_one_runs,
           refused_restart_ends_no_launch_before_launch_restarts,
           an_announced_start_is_launched_by_the_next_launcher,

@@ -6,7 +6,7 @@
 reads FOLDER/requests.jsonl of fake_cloud.py. KIND is
 
     hf-jobs    the client of huggingface_hub makes the same calls of the same fake, with equal requests
-    k8s        the models of the package kubernetes have each member of each object
+    k8s        the package kubernetes has each call, and its models have each member of each object
     sagemaker  the service models of botocore accept each body
     azureml    the models of azure-ai-ml have each member of each job, and its source each request for output
     modal      the package modal has each call, with these arguments, each kind of error, and that of no token
@@ -93,17 +93,35 @@ def members(value, kind, where):
         assert isinstance(value, wanted[kind]), f"{where}: {value!r} is no {kind}"
 
 
+def calls_of_kubernetes():
+    """The calls of the API server that the package knows: method and a pattern of the path."""
+    import kubernetes
+    calls = []
+    for source in (pathlib.Path(kubernetes.__file__).parent / "client/api").glob("*_api.py"):
+        found = re.findall(r"method='([A-Z]+)',\s+resource_path='([^']+)'", source.read_text("utf-8"))
+        calls += [(method, re.compile(re.sub(r"\{\w+\}", r"[^/]+", re.escape(path).replace(r"\{", "{").replace(r"\}", "}"))))
+                  for method, path in found]
+    assert len(calls) > 500
+    return calls
+
+
 def check_k8s(folder):
     import kubernetes
-    n = 0
-    for request in without_repeats(r for r in read(folder) if r["method"] in ("POST", "PUT") and r["body"]):
+    n, calls = 0, calls_of_kubernetes()
+    requests = [r for r in read(folder) if not r["path"].startswith("/test/")]
+    for method, path in {(r["method"], r["path"].split("?")[0].removesuffix("/")) for r in requests}:
+        if path.startswith(("/apis/kueue.x-k8s.io", "/apis/scheduling.volcano.sh")):  # Kueue's and Volcano's own
+            continue
+        path = "/version/" if path == "/version" else path  # the package writes it so
+        assert any(method == m and p.fullmatch(path) for m, p in calls), f"there is no {method} {path}"
+    for request in without_repeats(r for r in requests if r["method"] in ("POST", "PUT") and r["body"]):
         body = request["body"]
         if body["kind"] == "PodGroup":  # Volcano's own object
             continue
         members(body, "V1" + body["kind"], body["kind"])
         n += 1
     assert n
-    return f"{n} objects fit the models of kubernetes {kubernetes.__version__}"
+    return f"{n} objects and all paths fit kubernetes {kubernetes.__version__}"
 
 
 # ---- SageMaker

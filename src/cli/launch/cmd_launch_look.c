@@ -470,6 +470,7 @@ static diloco_status cmd_launch_executors(const dl_args *args)
         printf("  secrets    %s\n", e->caps.secrets ? e->caps.secrets : "no channel: refused");
         printf("  restarts   by the backend: %s\n", e->caps.restart);
         print_limit(e);
+        printf("  price      of your table (launch.prices, machine_hour)\n");
         printf("  preempts   %s; starts %s\n", e->caps.spot ? "may" : "no",
                e->caps.gang ? "all or none" : "each replica by itself");
     }
