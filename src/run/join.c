@@ -172,12 +172,13 @@ static dl_local_facts facts_now(diloco_run *run)
     return f;
 }
 
-/* Saves, or with `copies` only copies in memory, what P16 lists. The device is pulled before the
- * lock is taken, since that is slow and only the trainer changes the tensors. A replica that was
- * stopped at a due point saves again while it joins. Its caller has not taken the restored moments
- * yet, so a fill would replace them by those of an optimizer that has trained nothing.
- * Captures are packed under the lock, since the exchange may send or drop them. Returns
- * DILOCO_EFULL if the disk is full; the caller retries (driver.c: save). */
+/* Saves, or with `copies` only copies in memory, what P16 lists. Tensors are pulled from a device
+ * before the lock is taken, since that is slow and only the trainer changes them. Private pieces
+ * with a fill are put together under the lock. A replica that was stopped at a due point saves
+ * again while it joins. Its caller has not taken the restored moments yet, so a fill would replace
+ * them by those of an optimizer that has trained nothing. Captures are packed under the lock, since
+ * the exchange may send or drop them. Returns DILOCO_EFULL if the disk is full; the caller retries
+ * (driver.c: save). */
 static diloco_status save_local(diloco_run *run, bool copies)
 {
     const dl_run_model *m = &run->model;
