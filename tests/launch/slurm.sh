@@ -109,14 +109,7 @@ wait "$launcher" || code=$?
 [ $code = 130 ] || fail "a cancelled launch ends with $code: $(cat launch.err)"
 expect 0 diloco launch collect cut
 [ "$(grep -c ' CANCELLED ' out)" = 2 ] || fail "not two replicas that were cancelled: $(cat out)"
-launcher
-wait_for grep -q '^r0: RUNNING' launch.out
-wait_for grep -q '^r1: RUNNING' launch.out
-scancel --user="$(id -un)"
-code=0
-wait "$launcher" || code=$?
-[ $code = 1 ] || fail "a launch whose jobs were cancelled by another ends with $code"
-grep -q 'r0: CANCELLED' launch.err || fail "not said that r0 was cancelled: $(cat launch.err)"
+scancelled
 
 # A rank that reaches launch.timeout, which Slurm rounds up to a minute. It is awaited below, before the preemption.
 cat >limited.toml <<'TOML'

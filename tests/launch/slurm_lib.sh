@@ -173,6 +173,17 @@ launcher() {
     launcher=$!
     started="$started $launcher"
 }
+# scancel of what was submitted is not undone: the launch ends.
+scancelled() {
+    launcher
+    wait_for grep -q '^r0: RUNNING' launch.out
+    wait_for grep -q '^r1: RUNNING' launch.out
+    scancel --user="$(id -un)"
+    code=0
+    wait "$launcher" || code=$?
+    [ $code = 1 ] || fail "a launch whose jobs were cancelled by another ends with $code: $(cat launch.err)"
+    grep -q 'r0: CANCELLED' launch.err || fail "not said that r0 was cancelled: $(cat launch.err)"
+}
 # Slurm waits two minutes before a requeued job starts again; an operator may shorten that. First the launcher
 # has to have seen it wait.
 start_now() { # RANK GENERATION TIMES

@@ -117,14 +117,7 @@ expect 0 diloco launch collect cut
 [ "$(grep -c ' CANCELLED ' out)" = 2 ] || fail "not two replicas that were cancelled: $(cat out)"
 
 # Cancelled by another, which is not undone.
-launcher
-wait_for grep -q '^r0: RUNNING' launch.out
-wait_for grep -q '^r1: RUNNING' launch.out
-scancel --user="$(id -un)"
-code=0
-wait "$launcher" || code=$?
-[ $code = 1 ] || fail "a launch whose jobs were cancelled by another ends with $code: $(cat launch.err)"
-grep -q 'r0: CANCELLED' launch.err || fail "not said that r0 was cancelled: $(cat launch.err)"
+scancelled
 
 # A folder whose name has a pattern of Slurm, with the API and with the commands.
 cat >batch.toml <<TOML

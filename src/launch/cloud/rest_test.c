@@ -10,34 +10,53 @@
 static const char *const secrets[] = {"REST_TEST_SECRET", NULL};
 static const char secret[] = "swordfish\nof-the-hub";
 
-/* The words of a refusal with this body. */
-static void refusal(char why[DL_REST_WHY], const char *body)
-{
-    static char answer[4096];
-    static dl_config config;
-    const char *const answers[] = {answer};
-    char url[64];
+/* The Date of the server's answers, with its newline. */
+static char date[64];
+
+/* A client of a server that gives one answer. */
+typedef struct scene {
     http_script script;
     dl_rest rest;
     dl_rest_call call;
+} scene;
+
+static void scene_begin(scene *s, const char *method, int status, const char *body)
+{
+    static char answer[4096];
+    static dl_config config;
+    static dl_launch_spec spec;
+    static const char *const answers[] = {answer}; /* the server's thread reads them */
+    char url[64];
+    dl_config_init(&config);
+    spec = (dl_launch_spec){.config = &config, .secrets = secrets};
+    snprintf(answer, sizeof answer, "HTTP/1.1 %d No\r\n%sContent-Length: %zu\r\n\r\n%s", status,
+             date, strlen(body), body);
+    script_start(&s->script, answers, 1);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", s->script.port);
+    CHECK_OK(dl_rest_init_at(&s->rest, &spec, "the fake", url));
+    dl_rest_call_init(&s->call, method, "a test");
+    CHECK_OK(dl_rest_path(&s->call, "/"));
+}
+
+static void scene_end(scene *s)
+{
+    dl_rest_call_deinit(&s->call);
+    dl_rest_deinit(&s->rest);
+    script_stop(&s->script);
+}
+
+/* The words of a refusal with this body. */
+static void refusal(char why[DL_REST_WHY], const char *body)
+{
+    scene s;
     dl_rest_response response;
     CHECK(!setenv("REST_TEST_SECRET", secret, 1));
-    dl_config_init(&config);
-    const dl_launch_spec spec = {.config = &config, .secrets = secrets};
-    snprintf(answer, sizeof answer, "HTTP/1.1 400 Bad\r\nContent-Length: %zu\r\n\r\n%s",
-             strlen(body), body);
-    script_start(&script, answers, 1);
-    snprintf(url, sizeof url, "http://127.0.0.1:%d", script.port);
-    CHECK_OK(dl_rest_init_at(&rest, &spec, "the fake", url));
-    dl_rest_call_init(&call, "GET", "a test");
-    CHECK_OK(dl_rest_path(&call, "/"));
-    CHECK_OK(dl_rest_do(&rest, &call, &response));
+    scene_begin(&s, "GET", 400, body);
+    CHECK_OK(dl_rest_do(&s.rest, &s.call, &response));
     CHECK_INT(400, response.status);
     memcpy(why, response.why, DL_REST_WHY);
     dl_buf_deinit(&response.text);
-    dl_rest_call_deinit(&call);
-    dl_rest_deinit(&rest);
-    script_stop(&script);
+    scene_end(&s);
 }
 
 TEST(a_region_that_moves_the_host_to_another_domain_is_refused)
@@ -103,35 +122,16 @@ TEST(long_reason_is_cut_after_its_secrets_are_hidden)
     CHECK_STR("x***xx", why + DL_REST_WHY - 7);
 }
 
-/* The Date of the answers of `create`, with its newline. */
-static char date[64];
-
 /* The status of a creation that is refused so, and its error's text in diloco_error_text. */
 static diloco_status create(int status, int keeps, const char *body)
 {
-    static char answer[4096];
-    static dl_config config;
-    const char *const answers[] = {answer};
-    char url[64];
-    http_script script;
-    dl_rest rest;
-    dl_rest_call call;
+    scene s;
     dl_rest_response response;
-    dl_config_init(&config);
-    const dl_launch_spec spec = {.config = &config, .secrets = secrets};
-    snprintf(answer, sizeof answer, "HTTP/1.1 %d No\r\n%sContent-Length: %zu\r\n\r\n%s", status,
-             date, strlen(body), body);
-    script_start(&script, answers, 1);
-    snprintf(url, sizeof url, "http://127.0.0.1:%d", script.port);
-    CHECK_OK(dl_rest_init_at(&rest, &spec, "the fake", url));
-    dl_rest_call_init(&call, "POST", "a job");
-    call.once = true;
-    call.keeps = keeps;
-    CHECK_OK(dl_rest_path(&call, "/"));
-    const diloco_status result = dl_rest_must(&rest, &call, &response);
-    dl_rest_call_deinit(&call);
-    dl_rest_deinit(&rest);
-    script_stop(&script);
+    scene_begin(&s, "POST", status, body);
+    s.call.once = true;
+    s.call.keeps = keeps;
+    const diloco_status result = dl_rest_must(&s.rest, &s.call, &response);
+    scene_end(&s);
     return result;
 }
 
