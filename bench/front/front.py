@@ -9,7 +9,8 @@ method's inner learning rate is tuned for its H, and the baselines' too, on a se
 with nothing. Trials are kept under --out and never trained twice: after an interruption the same
 command resumes. --hours limits a call (default 2), --overnight does not. The results so far are in
 front.md, front.json and front-*.svg under --out, renewed after every trial. --quick trains a few arms
-of a small model on a text of simple sentences, to try the program."""
+of a small model on a text of simple sentences, to try the program. Trials of measured.jsonl beside
+this file are not trained again either, if texts and settings are the same."""
 import argparse
 import json
 import pathlib
@@ -22,6 +23,7 @@ sys.path.insert(0, str(HERE.parent / "claims"))
 
 from arms import BASELINES, all_arms  # noqa: E402
 from claims import SMALL, emptied, find_data, made_texts  # noqa: E402
+from measured import Measured, digest  # noqa: E402
 from picture import draw  # noqa: E402
 from stats import relative  # noqa: E402
 from trials import TUNING_SEED, Bench, Failed  # noqa: E402
@@ -46,8 +48,8 @@ class Trial:
 class Lab:
     """Trains arms, each with the inner learning rate that is best for it."""
 
-    def __init__(self, bench, hours, steps):
-        self.bench, self.steps = bench, steps
+    def __init__(self, bench, measured, hours, steps):
+        self.bench, self.measured, self.steps = bench, measured, steps
         self.until = time.monotonic() + 3600 * hours if hours else None
         self.rates = {}
         self.points = {}  # (M, partition, arm): {seed: (loss, bytes a replica)}
@@ -55,28 +57,27 @@ class Lab:
     def train(self, arm, m, partition, seed, rate):
         """Facts of a trial, from its folder where it is there."""
         name = f"{arm.name}, M {m}, {partition}"
+        trial = Trial(arm.steps(self.steps), {
+            **arm.settings(m), "data.partition": PARTITIONS[partition],
+            "preset": arm.method.preset if hasattr(arm, "method") else "single"})
         more = {"lr": rate}
-        known = self.bench.is_done(name, seed, more.items())
-        if not known and self.until and time.monotonic() > self.until:
+        identity = self.measured.identity(trial.steps, self.bench.settings(trial, more), seed)
+        if known := self.measured.find(identity):
+            return known
+        if self.until and time.monotonic() > self.until:
             raise OutOfTime
-        settings = {**arm.settings(m), "data.partition": PARTITIONS[partition]}
-        if hasattr(arm, "method"):
-            settings["preset"] = arm.method.preset
-        else:
-            settings["preset"] = "single"
         began = time.monotonic()
-        folder, _ = self.bench.run(name, Trial(arm.steps(self.steps), settings), seed,
-                                   more)
-        for part in ("store", "state"):  # the result is enough from now on
-            shutil.rmtree(folder / part, ignore_errors=True)
+        folder, _ = self.bench.run(name, trial, seed, more)
         facts = json.loads((folder / "result.json").read_text(encoding="utf-8"))
         replicas = int(arm.settings(m)["run.replicas"])
         if facts["steps"] > replicas * self.steps:
             raise Failed(f"{name}: {facts['steps']} steps of {replicas} replicas, more than "
                          f"{self.steps} each")
-        if not known:
-            print(f"{name}, lr {rate}, seed {seed}: loss {facts['loss']:.4f}, "
-                  f"{time.monotonic() - began:.0f} s", flush=True)
+        print(f"{name}, lr {rate}, seed {seed}: loss {facts['loss']:.4f}, "
+              f"{time.monotonic() - began:.0f} s", flush=True)
+        facts = self.measured.add(identity, facts, trial=name, lr=rate, seed=seed)
+        for part in ("store", "state"):  # the result is enough from now on
+            shutil.rmtree(folder / part, ignore_errors=True)
         return facts
 
     def rate(self, arm, rates):
@@ -178,6 +179,13 @@ def write(lab, out, replicas):
         {"baseline": name, "rates": lab.rates, "points": facts}, indent=1) + "\n", encoding="utf-8")
 
 
+def context_of(data):
+    """Of the texts and the model; paths and names do not count."""
+    texts, validation = data
+    files = [pathlib.Path(text) for text in texts.split(",")] + [validation]
+    return digest((HERE / "front.toml").read_bytes(), *(path.read_bytes() for path in files))
+
+
 def options():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     p.add_argument("program")
@@ -208,9 +216,10 @@ def options():
 def main():
     o = options()
     changes = dict(pair.split("=", 1) for pair in o.set)
-    bench = Bench(o.program, o.out / "trials", find_data(o.data.resolve(), o.out.resolve()),
-                  changes, base=HERE / "front.toml")
-    lab = Lab(bench, 0 if o.overnight else o.hours, o.steps)
+    data = find_data(o.data.resolve(), o.out.resolve())
+    bench = Bench(o.program, o.out / "trials", data, changes, base=HERE / "front.toml")
+    measured = Measured([HERE / "measured.jsonl", o.out / "measured.jsonl"], context_of(data))
+    lab = Lab(bench, measured, 0 if o.overnight else o.hours, o.steps)
     replicas = [int(m) for m in o.replicas.split(",")]
     arms = [a for a in all_arms() if any(word in a.name for word in o.arms.split("|"))]
     partitions = list(PARTITIONS)[:o.partitions]

@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 """front_test.py - the tables of the front, on numbers worked by hand."""
+import math
+import pathlib
+import tempfile
 import unittest
 import xml.etree.ElementTree
 
 import front
 from arms import GLOBAL_BATCH, all_arms
+from measured import Measured
 from picture import draw
 
 DENSE = 1000.0
@@ -55,6 +59,55 @@ class Front(unittest.TestCase):
         rows = front.rows_of(bad, 2, "i.i.d.", self.baseline, DENSE)
         self.assertEqual(front.fewest(rows, 5.1)[0], "far, H 50, f32")
         xml.etree.ElementTree.fromstring(draw("fallen", rows, set()))
+
+
+class Untrained:
+    """In place of the claims' Bench: training again would be the failure."""
+
+    def settings(self, trial, more):
+        return {**trial.settings, **more}
+
+    def run(self, name, trial, seed, more):
+        raise AssertionError(f"{name}, seed {seed} is trained again")
+
+
+class Known(unittest.TestCase):
+    FACTS = {"loss": 1.5, "bytes_sent": 20, "data_parallel_bytes": 40, "steps": 4, "entries": 2}
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.theirs, self.ours = (pathlib.Path(folder.name) / n for n in ("theirs", "ours"))
+
+    def add(self, path, context, steps, settings, facts=None):
+        kept = Measured([path], context)
+        kept.add(kept.identity(steps, settings, 1), facts or self.FACTS, trial="an arm", lr="1")
+
+    def find(self, context, steps, settings, seed=1):
+        kept = Measured([self.theirs, self.ours], context)
+        return kept.find(kept.identity(steps, settings, seed))
+
+    def test_trials_of_all_files_are_found(self):
+        self.add(self.theirs, "texts", 4, {"lr": "1"})
+        self.add(self.ours, "texts", 4, {"lr": "2"}, {**self.FACTS, "loss": math.inf})
+        self.assertEqual(self.find("texts", 4, {"lr": "1"})["loss"], 1.5)
+        self.assertEqual(self.find("texts", 4, {"lr": "2"})["loss"], math.inf)
+
+    def test_other_texts_steps_settings_and_seeds_are_other_trials(self):
+        self.add(self.ours, "texts", 4, {"lr": "1"})
+        self.assertIsNone(self.find("other texts", 4, {"lr": "1"}))
+        self.assertIsNone(self.find("texts", 5, {"lr": "1"}))
+        self.assertIsNone(self.find("texts", 4, {"lr": "1", "outer_lr": "1"}))
+        self.assertIsNone(self.find("texts", 4, {"lr": "1"}, seed=2))
+
+    def test_a_known_trial_is_not_trained(self):
+        arm = next(a for a in all_arms() if a.method.preset == "diloco")
+        settings = {**arm.settings(2), "data.partition": "whole", "preset": "diloco", "lr": "1"}
+        self.add(self.ours, "texts", 40, settings)
+        lab = front.Lab(Untrained(), Measured([self.ours], "texts"), 0, 40)
+        self.assertEqual(lab.train(arm, 2, "i.i.d.", 1, "1")["loss"], 1.5)
+        with self.assertRaises(AssertionError):
+            lab.train(arm, 2, "i.i.d.", 2, "1")
 
 
 class Arms(unittest.TestCase):
