@@ -45,6 +45,18 @@ class Trial:
         self.steps, self.settings = steps, settings
 
 
+def widened(rates, best):
+    """`rates`, ascending, with a further one where the best is at an end: as 1.5e-3, for --set."""
+    def of(value):
+        digits, power = f"{value:.3e}".split("e")
+        return f"{float(digits):g}e{int(power)}"
+    if len(rates) == 1 or best not in (rates[0], rates[-1]):
+        return rates
+    if best == rates[0]:
+        return (of(float(best) / 2), *rates)
+    return (*rates, of(float(best) * 2))
+
+
 class Lab:
     """Trains arms, each with the inner learning rate that is best for it."""
 
@@ -81,10 +93,15 @@ class Lab:
         return facts
 
     def rate(self, arm, rates):
-        """The best inner learning rate, found with two replicas and i.i.d. data."""
+        """The best inner learning rate, found with two replicas and i.i.d. data. While it is the
+        lowest or the highest that was tried, half or twice as much is tried, too."""
         leader = arm.tuned_as
         if leader.name not in self.rates:
-            losses = {r: self.train(leader, 2, "i.i.d.", TUNING_SEED, r)["loss"] for r in rates}
+            losses = {}
+            while (new := next((r for r in rates if r not in losses), None)) is not None:
+                losses[new] = self.train(leader, 2, "i.i.d.", TUNING_SEED, new)["loss"]
+                if all(r in losses for r in rates):
+                    rates = widened(rates, min(losses, key=losses.get))
             self.rates[leader.name] = min(losses, key=losses.get)
         return self.rates[leader.name]
 

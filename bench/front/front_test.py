@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """front_test.py - the tables of the front, on numbers worked by hand."""
+import json
 import math
 import pathlib
 import tempfile
@@ -108,6 +109,42 @@ class Known(unittest.TestCase):
         self.assertEqual(lab.train(arm, 2, "i.i.d.", 1, "1")["loss"], 1.5)
         with self.assertRaises(AssertionError):
             lab.train(arm, 2, "i.i.d.", 2, "1")
+
+
+class Valley:
+    """In place of the claims' Bench: the loss of an inner learning rate is lowest at `best`."""
+
+    def __init__(self, folder, best):
+        self.folder, self.best, self.tried = folder, best, []
+
+    def settings(self, trial, more):
+        return {**trial.settings, **more}
+
+    def run(self, name, trial, seed, more):
+        self.tried.append(more["lr"])
+        loss = abs(math.log2(float(more["lr"]) / self.best))
+        facts = {**Known.FACTS, "loss": loss, "steps": 1}
+        (self.folder / "result.json").write_text(json.dumps(facts))
+        return self.folder, None
+
+
+class Tuning(unittest.TestCase):
+    def rate(self, best, rates):
+        with tempfile.TemporaryDirectory() as name:
+            folder = pathlib.Path(name)
+            valley = Valley(folder, best)
+            lab = front.Lab(valley, Measured([folder / "measured.jsonl"], "texts"), 0, 40)
+            return lab.rate(all_arms()[0], rates), valley.tried
+
+    def test_the_best_rate_has_worse_ones_on_both_sides(self):
+        rates = ("1.5e-3", "3e-3", "6e-3")
+        self.assertEqual(self.rate(3e-3, rates), ("3e-3", list(rates)))
+        self.assertEqual(self.rate(8e-4, rates), ("7.5e-4", [*rates, "7.5e-4", "3.75e-4"]))
+        self.assertEqual(self.rate(2.4e-2, rates),
+                         ("2.4e-2", [*rates, "1.2e-2", "2.4e-2", "4.8e-2"]))
+
+    def test_one_rate_is_taken_as_it_is(self):
+        self.assertEqual(self.rate(1, ("3e-3",)), ("3e-3", ["3e-3"]))
 
 
 class Arms(unittest.TestCase):
