@@ -19,7 +19,7 @@ typedef struct net {
 
 enum { CREATE, PUT, REMOVE };
 static const double P_LOST = 0.015, P_UNKNOWN = 0.015, P_LATE = 0.01, P_TWICE = 0.02;
-static const double P_STALE = 0.05, P_LIE = 0.3, P_LIE_SLICE = 0.5, P_CUT = 0.5;
+static const double P_STALE = 0.05, P_LIE = 0.3, P_LIE_SLICE = 0.8, P_CUT = 0.5;
 
 /* ---- writes that arrive later ------------------------------------------------------------- */
 

@@ -129,6 +129,11 @@ bool dl_gather_is_our_turn(const dl_machine *m)
     return m->now >= dl_gather_turn(m);
 }
 
+bool dl_gather_is_first(const dl_machine *m)
+{
+    return dl_gather_turn(m) <= m->timing.due_at;
+}
+
 /* Entries before L have no roster. Their order is that of the contributors in a listing. */
 static void rank_among(dl_machine *m, const dl_reply *reply)
 {

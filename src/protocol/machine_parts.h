@@ -271,6 +271,7 @@ dl_request dl_gather_fenced(dl_machine *m, const dl_generation *by);
  */
 dl_time dl_gather_turn(const dl_machine *m);
 bool dl_gather_is_our_turn(const dl_machine *m);
+bool dl_gather_is_first(const dl_machine *m); /* no other replica's turn is before ours */
 /* Takes the result of a read of a contribution. Returns true if it has to be read again (P7). */
 bool dl_gather_judge(dl_machine *m, dl_candidate *known, const dl_reply *reply);
 

@@ -217,7 +217,7 @@ dl_request dl_propose_look_to_close(dl_machine *m)
 
 bool dl_propose_is_complete(const dl_machine *m)
 {
-    if (!dl_machine_topology(m)->all_combine || dl_machine_mode(m)->looked) return false;
+    if (!dl_gather_is_first(m) || dl_machine_mode(m)->looked) return false;
     if (!dl_propose_may_create(m) || inherits(m)) return false;
     const dl_closing c = closing(m);
     return dl_closing_is_complete(&c);

@@ -354,9 +354,13 @@ TEST(p19_replica_on_turn_plans_and_names_the_slices)
     make_sharded(&w, 2);
     put(&w, 2, "r1", 0);
     join_run(&w);
+    until(&w, DL_REQUEST_FETCH);
+    const unsigned reads = w.asked[DL_REQUEST_READ];
     const dl_request *combine = until(&w, DL_REQUEST_COMBINE);
     CHECK(combine->step.put);
-    CHECK(w.asked[DL_REQUEST_SERVE] > 0);
+    /* the first planner plans what is complete at once */
+    CHECK_INT(reads, w.asked[DL_REQUEST_READ]);
+    CHECK_INT(0, w.asked[DL_REQUEST_SERVE]);
     const dl_request *fetch = next(&w, DL_REQUEST_FETCH_COMBINED);
     CHECK(fetch->step.draft->combined.slices == 4 && fetch->step.draft->combined.bytes == 0);
     const dl_entry *draft = until(&w, DL_REQUEST_CREATE)->step.draft;
@@ -364,6 +368,20 @@ TEST(p19_replica_on_turn_plans_and_names_the_slices)
     CHECK_INT(WORLD_BYTES, draft->combined.bytes);
     next(&w, DL_REQUEST_TRAIN);
     CHECK(w.counted);
+    end_world(&w);
+}
+
+TEST(p19_a_later_planner_looks_and_serves_before_it_plans)
+{
+    world w;
+    make_sharded(&w, 1); /* r1's turn, and r0's a deadline later */
+    put(&w, 1, "r1", 0);
+    join_run(&w);
+    until(&w, DL_REQUEST_FETCH);
+    const unsigned reads = w.asked[DL_REQUEST_READ], served = w.asked[DL_REQUEST_SERVE];
+    until(&w, DL_REQUEST_COMBINE);
+    CHECK_INT(reads + 1, w.asked[DL_REQUEST_READ]);
+    CHECK_INT(served + 1, w.asked[DL_REQUEST_SERVE]);
     end_world(&w);
 }
 
@@ -468,6 +486,7 @@ TEST_MAIN(p19_the_volumes_are_those_of_the_protocol,
           p19_robust_rule_gives_each_slice_f_plus_one_owners,
           p19_run_that_cannot_be_sharded_is_refused_by_name,
           p19_replica_on_turn_plans_and_names_the_slices,
+          p19_a_later_planner_looks_and_serves_before_it_plans,
           p19_a_member_that_does_not_plan_is_woken_by_plans_and_by_no_slice,
           p19_slices_that_are_not_there_yet_are_waited_for_and_others_are_served_meanwhile,
           p19_slices_that_do_not_come_in_a_deadline_make_an_entry_of_allgather,
