@@ -177,15 +177,18 @@ class Refusals(InScratch):
 
     def test_another_base_is_refused_by_the_tensor_that_differs(self):
         self.optimizer(Adapted(8, 2), sync_every=1, rounds=2)
-        self.refused(r"base tensor base \(float32 \[8, 8\]\) has other values here",
+        self.refused(r"base tensor base \(float32 \[8, 8\]\) has other values on replica r1 than "
+                     "in the run that replica r0 created",
                      Adapted(8, 2, seed=2))
-        self.refused(r"base tensor 0 is base float32 \[8, 8\] in the run, base bfloat16 \[8, 8\]",
+        self.refused(r"base tensor 0 is base float32 \[8, 8\] in the run that replica r0 created, base "
+                     r"bfloat16 \[8, 8\] on replica r1",
                      Adapted(8, 2, dtype=torch.bfloat16))
         self.optimizer(Adapted(8, 2), "r2", sync_every=1, rounds=2)  # the same one joins
 
     def test_an_adapter_of_another_rank_is_refused_by_name(self):
         self.optimizer(Adapted(8, 2), sync_every=1, rounds=2)
-        self.refused(r"lora_A F32 parameter \[2, 8\] .* in the run, lora_A F32 parameter \[3, 8\]",
+        self.refused(r"lora_A F32 parameter \[2, 8\] .* in the run that replica r0 created, lora_A F32 "
+                     r"parameter \[3, 8\] .* on replica r1",
                      Adapted(8, 3))
 
     def test_a_replica_that_exchanges_its_base_is_refused_by_name(self):
@@ -273,8 +276,9 @@ class Peft(InScratch):
     def test_the_rank_and_the_scale_are_compared_by_name(self):
         self.trained(self.model())
         for lora, words in (({"r": 2}, r"lora_A.default.weight F32 parameter \[4, 16\]"),
-                            ({"lora_alpha": 16}, "peft_config.default.*lora_alpha 8 in the run, "
-                                                 "peft_config.default.*lora_alpha 16 here")):
+                            ({"lora_alpha": 16},
+                             "peft_config.default.*lora_alpha 8 in the run that replica r0 created, "
+                             "peft_config.default.*lora_alpha 16 on replica r1")):
             other = self.model(**lora)
             inner = torch.optim.SGD([p for p in other.parameters() if p.requires_grad], lr=1)
             with self.assertRaisesRegex(diloco.DiffersError, words):

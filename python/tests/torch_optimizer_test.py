@@ -86,11 +86,12 @@ class Refusals(InScratch):
     def test_other_models_are_told(self):
         self.optimizer(small()).close()
         wide = torch.nn.Sequential(torch.nn.Linear(6, 4), torch.nn.Tanh(), torch.nn.Linear(4, 3))
-        in_run = r"tensor 0 is 0\.weight F32 parameter \[5, 6\] in fragment 0 in the run, "
+        in_run = (r"tensor 0 is 0\.weight F32 parameter \[5, 6\] in fragment 0 in the run that "
+                  "replica r0 created, ")
         for model, words in (
-                (torch.nn.Linear(3, 3), in_run + r"weight F32 parameter \[3, 3\] .* here"),
-                (wide, in_run + r"0\.weight F32 parameter \[4, 6\] .* here"),
-                (small()[:1], "the run has 4 tensors, the model here has 2")):
+                (torch.nn.Linear(3, 3), in_run + r"weight F32 parameter \[3, 3\] .* on replica r1"),
+                (wide, in_run + r"0\.weight F32 parameter \[4, 6\] .* on replica r1"),
+                (small()[:1], "replica r0 created has 4 tensors, the model on replica r1 has 2")):
             with self.assertRaisesRegex(diloco.DiffersError, words):
                 self.optimizer(model, replica="r1")
 

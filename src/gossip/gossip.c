@@ -411,7 +411,7 @@ static diloco_status open_model(dl_gossip_process *l)
     const dl_config *c = dl_gossip_config(l);
     DL_TRY(dl_manifest_init(&manifest, l->model.tensors, l->model.n_tensors,
                             c->apply_to == DL_APPLY_ALL_FLOATING));
-    const diloco_status status = dl_runfile_matches(&l->run, c, &manifest);
+    const diloco_status status = dl_runfile_matches(&l->run, c, &manifest, l->base.name);
     dl_manifest_deinit(&manifest);
     DL_TRY(status);
     for (size_t i = 0; i < l->model.n_tensors; i++)

@@ -3,6 +3,7 @@
 
 #include "log/fields.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -95,29 +96,37 @@ diloco_status dl_base_read(dl_base *out, dl_json_value array)
     return status ? dl_fail_context(status, "base") : DILOCO_OK;
 }
 
+dl_sides dl_sides_of(const char *creator, const char *replica)
+{
+    dl_sides sides = {"in the run", "here"};
+    if (creator && *creator)
+        snprintf(sides.run, sizeof sides.run, "in the run that replica %s created", creator);
+    if (replica && *replica) snprintf(sides.here, sizeof sides.here, "on replica %s", replica);
+    return sides;
+}
+
 /* The first difference is reported by name; a difference in number only if all common tensors are
  * equal. */
-diloco_status dl_base_matches(const dl_base *run, const dl_base *here)
+diloco_status dl_base_matches(const dl_base *run, const dl_base *here, const dl_sides *sides)
 {
     for (size_t i = 0; i < dl_size_min(run->n, here->n); i++) {
         const dl_base_tensor *a = &run->tensors[i], *b = &here->tensors[i];
         char in_run[DL_HASH_HEX + 1], in_here[DL_HASH_HEX + 1];
         if (strcmp(a->name, b->name) != 0 || strcmp(a->kind, b->kind) != 0)
             return dl_fail(DILOCO_EDIFFERS,
-                           "base tensor %zu is %s %s in the run, %s %s here: load the base model "
+                           "base tensor %zu is %s %s %s, %s %s %s: load the base model "
                            "that the run began with, and freeze the same tensors",
-                           i, a->name, a->kind, b->name, b->kind);
+                           i, a->name, a->kind, sides->run, b->name, b->kind, sides->here);
         if (dl_hash_equal(a->digest, b->digest)) continue;
         dl_hash_to_hex(in_run, a->digest);
         dl_hash_to_hex(in_here, b->digest);
         return dl_fail(DILOCO_EDIFFERS,
-                       "base tensor %s (%s) has other values here than in the run (digests %s and "
-                       "%s): load the base model that the run began with",
-                       b->name, b->kind, in_here, in_run);
+                       "base tensor %s (%s) has other values %s than %s (digests %s and %s): load "
+                       "the base model that the run began with",
+                       b->name, b->kind, sides->here, sides->run, in_here, in_run);
     }
     if (run->n == here->n) return DILOCO_OK;
     return dl_fail(DILOCO_EDIFFERS,
-                   "the run has %zu base tensors, which are frozen and not exchanged, and this "
-                   "replica has %zu",
-                   run->n, here->n);
+                   "there are %zu base tensors, which are frozen and not exchanged, %s, and %zu %s",
+                   run->n, sides->run, here->n, sides->here);
 }

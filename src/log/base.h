@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "log/layout.h"
 #include <diloco/tensor.h>
 
 enum { DL_BASE_KIND_MAX = 127, DL_BASE_MAX = 16384 };
@@ -36,7 +37,17 @@ void dl_base_write(dl_json *j, const dl_base *base);
  * DILOCO_EPROTO if they are no base. *out is zeroed on error. */
 DL_MUST_CHECK diloco_status dl_base_read(dl_base *out, dl_json_value array);
 
-/* Returns DILOCO_EDIFFERS and names the first tensor that differs between the run and here. */
-DL_MUST_CHECK diloco_status dl_base_matches(const dl_base *run, const dl_base *here);
+/* The words by which an error text names the two sides of a comparison. */
+typedef struct dl_sides {
+    char run[DL_REPLICA_MAX + 64];  /* "in the run that replica r0 created", or "in the run" */
+    char here[DL_REPLICA_MAX + 64]; /* "on replica r1", or "here" */
+} dl_sides;
+
+/* A name that is NULL or "" is not known, and is left out. */
+dl_sides dl_sides_of(const char *creator, const char *replica);
+
+/* Returns DILOCO_EDIFFERS and names the first tensor that differs between the two sides. */
+DL_MUST_CHECK diloco_status dl_base_matches(const dl_base *run, const dl_base *here,
+                                            const dl_sides *sides);
 
 #endif

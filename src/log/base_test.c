@@ -46,7 +46,8 @@ TEST(base_reads_back_as_it_was_written)
     dl_buf text = text_of(&base);
     CHECK_OK(read_text(&back, dl_buf_str(&text)));
     CHECK_INT(base.n, back.n);
-    CHECK_OK(dl_base_matches(&base, &back));
+    const dl_sides sides = dl_sides_of("r0", "r1");
+    CHECK_OK(dl_base_matches(&base, &back, &sides));
     dl_buf_deinit(&text);
     dl_base_deinit(&back);
     dl_base_deinit(&base);
@@ -58,11 +59,14 @@ TEST(empty_base_writes_nothing_and_matches_only_an_empty_one)
     dl_buf text = text_of(&empty);
     CHECK_STR("{}", dl_buf_str(&text));
     CHECK_OK(read_text(&back, dl_buf_str(&text)));
-    CHECK_OK(dl_base_matches(&empty, &back));
-    CHECK_STATUS(DILOCO_EDIFFERS, dl_base_matches(&full, &empty));
-    CHECK_CONTAINS("the run has 3 base tensors", diloco_error_text());
-    CHECK_CONTAINS("this replica has 0", diloco_error_text());
-    CHECK_STATUS(DILOCO_EDIFFERS, dl_base_matches(&empty, &full));
+    const dl_sides sides = dl_sides_of("r0", "r1"), none = dl_sides_of("", NULL);
+    CHECK_OK(dl_base_matches(&empty, &back, &sides));
+    CHECK_STATUS(DILOCO_EDIFFERS, dl_base_matches(&full, &empty, &sides));
+    CHECK_CONTAINS("there are 3 base tensors, which are frozen and not exchanged, in the run that "
+                   "replica r0 created, and 0 on replica r1",
+                   diloco_error_text());
+    CHECK_STATUS(DILOCO_EDIFFERS, dl_base_matches(&empty, &full, &none));
+    CHECK_CONTAINS("not exchanged, in the run, and 3 here", diloco_error_text());
     dl_buf_deinit(&text);
     dl_base_deinit(&full);
 }
@@ -74,7 +78,8 @@ static void check_differs(const char *name, const char *kind, const char *values
     CHECK_OK(dl_base_add(&here, "wte", "BF16 [50304, 768]", hash_of("wte")));
     CHECK_OK(dl_base_add(&here, name, kind, hash_of(values)));
     CHECK_OK(dl_base_add(&here, "h.0.mlp", "U8 [1179648, 1]", hash_of("another")));
-    CHECK_STATUS(DILOCO_EDIFFERS, dl_base_matches(&run, &here));
+    const dl_sides sides = dl_sides_of("r0", "r1");
+    CHECK_STATUS(DILOCO_EDIFFERS, dl_base_matches(&run, &here, &sides));
     CHECK_CONTAINS(part, diloco_error_text());
     dl_base_deinit(&here);
     dl_base_deinit(&run);
@@ -83,11 +88,12 @@ static void check_differs(const char *name, const char *kind, const char *values
 TEST(first_tensor_that_differs_is_named)
 {
     check_differs("h.0.attn", "BF16 [768, 768]", "other values",
-                  "base tensor h.0.attn (BF16 [768, 768]) has other values here");
+                  "base tensor h.0.attn (BF16 [768, 768]) has other values on replica r1 than in "
+                  "the run that replica r0 created (digests ");
     check_differs("h.0.attn", "F32 [768, 768]", "attn",
-                  "base tensor 1 is h.0.attn BF16 [768, 768] in the run, h.0.attn F32 [768, 768] "
-                  "here");
-    check_differs("h.0.q", "BF16 [768, 768]", "attn", "h.0.q BF16 [768, 768] here");
+                  "base tensor 1 is h.0.attn BF16 [768, 768] in the run that replica r0 created, "
+                  "h.0.attn F32 [768, 768] on replica r1");
+    check_differs("h.0.q", "BF16 [768, 768]", "attn", "h.0.q BF16 [768, 768] on replica r1");
     check_differs("h.0.attn", "BF16 [768, 768]", "attn", "base tensor h.0.mlp (U8 [1179648, 1])");
 }
 

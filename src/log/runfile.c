@@ -49,6 +49,7 @@ diloco_status dl_runfile_write(dl_buf *out, const dl_runfile *file)
     dl_sealed_begin(&j, &start, out, format);
     dl_json_str(&j, "run", file->id);
     dl_json_str(&j, "program", file->program);
+    if (*file->creator) dl_json_str(&j, "creator", file->creator);
     dl_json_hash(&j, "config_digest", file->config_digest);
     dl_json_hash(&j, "manifest_digest", file->manifest.digest);
     dl_json_hash(&j, "theta0", file->theta0);
@@ -131,6 +132,16 @@ static diloco_status read_identity(dl_runfile *out, dl_json_value root, const vo
     return dl_config_set(&out->config, "run.roster", dl_policy_names[out->identity.policy], "run");
 }
 
+/* A run that an earlier program created has no creator. The name reaches error texts, hence the
+ * check. */
+static diloco_status read_creator(dl_runfile *out, dl_json_value root)
+{
+    if (dl_json_get(root, "creator").type == DL_JSON_MISSING) return DILOCO_OK;
+    DL_TRY(dl_json_read_str(out->creator, sizeof out->creator, root, "creator"));
+    if (dl_replica_name_ok(out->creator)) return DILOCO_OK;
+    return dl_fail(DILOCO_EPROTO, "\"creator\" is no name of a replica");
+}
+
 /* config_digest is computed from the values as this program understands them. A difference means
  * that its option table reads them otherwise. */
 static diloco_status read_all(dl_runfile *out, const void *text, size_t len)
@@ -139,6 +150,7 @@ static diloco_status read_all(dl_runfile *out, const void *text, size_t len)
     DL_TRY(dl_sealed_open(&root, text, len, format));
     DL_TRY(dl_json_read_run(out->id, root));
     DL_TRY(dl_json_read_str(out->program, sizeof out->program, root, "program"));
+    DL_TRY(read_creator(out, root));
     DL_TRY(dl_json_read_hash(&out->theta0, root, "theta0"));
     DL_TRY(dl_json_read_hash(&out->theta0_file, root, "theta0_file"));
     DL_TRY(dl_json_read_str(out->data_digest, sizeof out->data_digest, root, "data_digest"));
@@ -210,7 +222,8 @@ static diloco_status describe(dl_buf *out, const dl_manifest_tensor *t)
 }
 
 /* The digest decides; the tensors are compared only to name the first difference. */
-static diloco_status compare_tensors(report *r, const dl_manifest *run, const dl_manifest *here)
+static diloco_status compare_tensors(report *r, const dl_manifest *run, const dl_manifest *here,
+                                     const dl_sides *sides)
 {
     if (dl_hash_equal(run->digest, here->digest) || r->n_lines++ >= MAX_LINES) return DILOCO_OK;
     const char *newline = r->text.len ? "\n" : "";
@@ -218,13 +231,13 @@ static diloco_status compare_tensors(report *r, const dl_manifest *run, const dl
     while (i < both && same_tensor(&run->tensors[i], &here->tensors[i]))
         i++;
     if (i == both)
-        return dl_buf_addf(&r->text, "%sthe run has %zu tensors, the model here has %zu", newline,
-                           run->n_tensors, here->n_tensors);
+        return dl_buf_addf(&r->text, "%sthe model %s has %zu tensors, the model %s has %zu",
+                           newline, sides->run, run->n_tensors, sides->here, here->n_tensors);
     DL_TRY(dl_buf_addf(&r->text, "%stensor %zu is ", newline, i));
     DL_TRY(describe(&r->text, &run->tensors[i]));
-    DL_TRY(dl_buf_addf(&r->text, " in the run, "));
+    DL_TRY(dl_buf_addf(&r->text, " %s, ", sides->run));
     DL_TRY(describe(&r->text, &here->tensors[i]));
-    return dl_buf_addf(&r->text, " here");
+    return dl_buf_addf(&r->text, " %s", sides->here);
 }
 
 /* Returns whether two versions are equal up to the second dot. Programs of one series compute alike
@@ -247,8 +260,9 @@ static diloco_status compare_program(report *r, const dl_runfile *file)
 /* Only options that were given here are compared; defaults give way to the run's values. run.roster
  * is no AGREE option, since run.json has it in its identity. */
 static diloco_status compare_all(report *r, const dl_runfile *file, const dl_config *config,
-                                 const dl_manifest *manifest)
+                                 const dl_manifest *manifest, const char *replica)
 {
+    const dl_sides sides = dl_sides_of(file->creator, replica);
     DL_TRY(compare_program(r, file));
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const dl_option *row = &dl_config_table.rows[i];
@@ -258,15 +272,15 @@ static diloco_status compare_all(report *r, const dl_runfile *file, const dl_con
     const dl_option *roster = dl_option_find(dl_config_table, "run.roster");
     if (dl_config_given(config, roster->name))
         DL_TRY(compare_option(r, roster, &file->config, config));
-    return compare_tensors(r, &file->manifest, manifest);
+    return compare_tensors(r, &file->manifest, manifest, &sides);
 }
 
 diloco_status dl_runfile_matches(const dl_runfile *file, const dl_config *config,
-                                 const dl_manifest *manifest)
+                                 const dl_manifest *manifest, const char *replica)
 {
     report r = {.n_lines = 0};
     dl_buf_init(&r.text, MAX_LINES * (2 * VALUE_MAX + 512));
-    diloco_status status = compare_all(&r, file, config, manifest);
+    diloco_status status = compare_all(&r, file, config, manifest, replica);
     if (!status && r.n_lines > MAX_LINES)
         status = dl_buf_addf(&r.text, "\nand %zu more", r.n_lines - MAX_LINES);
     if (!status && r.n_lines > 0) status = dl_fail(DILOCO_EDIFFERS, "%s", dl_buf_str(&r.text));

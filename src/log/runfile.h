@@ -14,9 +14,10 @@
 enum { DL_RUNFILE_MAX = 64 << 20 };
 
 typedef struct dl_runfile {
-    char id[33];      /* 128 random bits in hex: the run's id */
-    char program[32]; /* version that created it */
-    dl_config config; /* AGREE options set; the others have their defaults */
+    char id[33];                      /* 128 random bits in hex: the run's id */
+    char program[32];                 /* version that created it */
+    char creator[DL_REPLICA_MAX + 1]; /* replica that created it; "": not known */
+    dl_config config;                 /* AGREE options set; the others have their defaults */
     dl_hash config_digest;
     dl_manifest manifest; /* owned */
     dl_hash theta0;       /* state digests of all fragments, combined by dl_hash_bytes */
@@ -39,9 +40,10 @@ DL_MUST_CHECK diloco_status dl_runfile_read(dl_runfile *out, const void *text, s
 /* Checks that this configuration and manifest belong to the run. Options that were not given
  * (origin "default") are taken from the run silently. DILOCO_EDIFFERS lists each option that
  * differs ("trainer.local_steps_per_round is 50 in the run, 40 here (--set)"), a program of another
- * series (0.1 and 0.2), then the first tensor that differs; at most 8 lines. */
+ * series (0.1 and 0.2), then the first tensor that differs; at most 8 lines. `replica`: the name
+ * of this replica in the text, or NULL. */
 DL_MUST_CHECK diloco_status dl_runfile_matches(const dl_runfile *file, const dl_config *config,
-                                               const dl_manifest *manifest);
+                                               const dl_manifest *manifest, const char *replica);
 /* Sets config's AGREE options to the run's (origin "run"). */
 void dl_runfile_take(dl_config *config, const dl_runfile *file);
 

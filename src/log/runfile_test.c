@@ -41,10 +41,12 @@ TEST(a_run_reads_back_with_its_options_and_tensors)
 {
     dl_runfile file = a_runfile(), back;
     strcpy(file.data_digest, RUN);
+    strcpy(file.creator, "r0");
     dl_buf text = written(&file);
     CHECK_OK(dl_runfile_read(&back, text.data, text.len));
     CHECK_STR(RUN, back.id);
     CHECK_STR(DILOCO_VERSION, back.program);
+    CHECK_STR("r0", back.creator);
     CHECK_STR(RUN, back.data_digest);
     CHECK(dl_hash_equal(file.theta0, back.theta0));
     CHECK(dl_hash_equal(file.theta0_file, back.theta0_file));
@@ -143,6 +145,8 @@ TEST(untrusted_text_is_refused_by_the_name_of_the_wrong_member)
     check_edited(DILOCO_EPROTO, RUN, "0123", "run");
     check_edited(DILOCO_EPROTO, "\"program\":\"" DILOCO_VERSION "\"",
                  "\"program\":\"a version that is far longer than 31 bytes\"", "program");
+    check_edited(DILOCO_EPROTO, "\"theta0\":\"", "\"creator\":\"a\\nb\",\"theta0\":\"", "creator");
+    check_edited(DILOCO_EPROTO, "\"theta0\":\"", "\"creator\":7,\"theta0\":\"", "creator");
     check_edited(DILOCO_EPROTO, "\"theta0\":\"", "\"theta0\":\"0", "theta0");
     check_edited(DILOCO_EPROTO, "\"theta0_file\"", "\"theta0_fil\"", "theta0_file");
     check_edited(DILOCO_EPROTO, "\"data_digest\":\"\"", "\"data_digest\":1", "data_digest");
@@ -161,7 +165,7 @@ TEST(options_not_given_are_taken_from_the_run)
     dl_config here;
     dl_config_init(&here);
     CHECK_OK(dl_config_set(&here, "run.threads", "2", "--set"));
-    CHECK_OK(dl_runfile_matches(&file, &here, &file.manifest));
+    CHECK_OK(dl_runfile_matches(&file, &here, &file.manifest, NULL));
     dl_runfile_take(&here, &file);
     CHECK_INT(50, here.local_steps);
     CHECK(here.outer_lr == 0.1);
@@ -182,7 +186,7 @@ TEST(options_that_differ_are_named_with_both_values_and_their_origin)
     CHECK_OK(dl_config_set(&here, "trainer.local_steps_per_round", "40", "--set"));
     CHECK_OK(dl_config_set(&here, "outer_lr", "0.1", "--set")); /* as in the run */
     CHECK_OK(dl_config_set(&here, "data.tokenizer", "bpe", "run.toml:7:1"));
-    CHECK_STATUS(DILOCO_EDIFFERS, dl_runfile_matches(&file, &here, &file.manifest));
+    CHECK_STATUS(DILOCO_EDIFFERS, dl_runfile_matches(&file, &here, &file.manifest, NULL));
     CHECK_STR("trainer.local_steps_per_round is 50 in the run, 40 here (--set)\n"
               "data.tokenizer is byte in the run, bpe here (run.toml:7:1)",
               diloco_error_text());
@@ -195,9 +199,9 @@ TEST(a_replica_of_another_program_series_is_refused_and_one_of_the_same_is_not)
     dl_config here;
     dl_config_init(&here);
     strcpy(file.program, DILOCO_VERSION "7"); /* a later patch of this series */
-    CHECK_OK(dl_runfile_matches(&file, &here, &file.manifest));
+    CHECK_OK(dl_runfile_matches(&file, &here, &file.manifest, NULL));
     strcpy(file.program, "77.0.0");
-    CHECK_STATUS(DILOCO_EDIFFERS, dl_runfile_matches(&file, &here, &file.manifest));
+    CHECK_STATUS(DILOCO_EDIFFERS, dl_runfile_matches(&file, &here, &file.manifest, NULL));
     CHECK_STR("the run was begun by diloco 77.0.0, this program is " DILOCO_VERSION,
               diloco_error_text());
     dl_runfile_deinit(&file);
@@ -214,7 +218,7 @@ TEST(at_most_8_lines_are_listed)
     dl_config_init(&here);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         CHECK_OK(dl_config_set(&here, names[i], i == 7 ? "0.25" : "77", "--set"));
-    CHECK_STATUS(DILOCO_EDIFFERS, dl_runfile_matches(&file, &here, &file.manifest));
+    CHECK_STATUS(DILOCO_EDIFFERS, dl_runfile_matches(&file, &here, &file.manifest, NULL));
     CHECK_CONTAINS("\nand 2 more", diloco_error_text());
     size_t lines = 1;
     for (const char *c = diloco_error_text(); *c; c++)
@@ -223,34 +227,41 @@ TEST(at_most_8_lines_are_listed)
     dl_runfile_deinit(&file);
 }
 
-static void check_model(const diloco_tensor *list, size_t n, const char *part)
+static void check_model(const char *creator, const char *replica, const diloco_tensor *list,
+                        size_t n, const char *part)
 {
     dl_runfile file = a_runfile();
+    strcpy(file.creator, creator);
     dl_config here;
     dl_manifest manifest;
     dl_config_init(&here);
     CHECK_OK(dl_manifest_init(&manifest, list, n, false));
-    CHECK_STATUS(DILOCO_EDIFFERS, dl_runfile_matches(&file, &here, &manifest));
+    CHECK_STATUS(DILOCO_EDIFFERS, dl_runfile_matches(&file, &here, &manifest, replica));
     CHECK_CONTAINS(part, diloco_error_text());
     dl_manifest_deinit(&manifest);
     dl_runfile_deinit(&file);
 }
 
-TEST(the_first_tensor_that_differs_is_named)
+TEST(the_first_tensor_that_differs_is_named_with_both_replicas)
 {
     diloco_tensor other[N_TENSORS];
     memcpy(other, tensors, sizeof tensors);
-    check_model(tensors, N_TENSORS - 1, "the run has 3 tensors, the model here has 2");
+    check_model("r0", "r12", tensors, N_TENSORS - 1,
+                "the model in the run that replica r0 created has 3 tensors, the model on replica "
+                "r12 has 2");
+    check_model("", NULL, tensors, N_TENSORS - 1,
+                "the model in the run has 3 tensors, the model here has 2");
     other[0].shape[1] = 4;
-    check_model(other, N_TENSORS,
-                "tensor 0 is embed F32 parameter [7, 3] in fragment 0 in the run, "
-                "embed F32 parameter [7, 4] in fragment 0 here");
+    check_model("r0", "r12", other, N_TENSORS,
+                "tensor 0 is embed F32 parameter [7, 3] in fragment 0 in the run that replica r0 "
+                "created, embed F32 parameter [7, 4] in fragment 0 on replica r12");
     other[0] = tensors[0];
     other[2].name = "count";
-    check_model(other, N_TENSORS, "tensor 2 is counts I64 buffer [] in fragment 0 in the run");
+    check_model("", NULL, other, N_TENSORS,
+                "tensor 2 is counts I64 buffer [] in fragment 0 in the run");
     other[2] = tensors[2];
     other[1].role = DILOCO_BUFFER;
-    check_model(other, N_TENSORS, "scale F32 buffer [5] in fragment 1 here");
+    check_model("", NULL, other, N_TENSORS, "scale F32 buffer [5] in fragment 1 here");
 }
 
 TEST_MAIN(a_run_reads_back_with_its_options_and_tensors, regions_follow_the_runs_own_option,
@@ -260,4 +271,4 @@ TEST_MAIN(a_run_reads_back_with_its_options_and_tensors, regions_follow_the_runs
           a_replica_of_another_program_series_is_refused_and_one_of_the_same_is_not,
           options_not_given_are_taken_from_the_run,
           options_that_differ_are_named_with_both_values_and_their_origin,
-          at_most_8_lines_are_listed, the_first_tensor_that_differs_is_named)
+          at_most_8_lines_are_listed, the_first_tensor_that_differs_is_named_with_both_replicas)

@@ -45,6 +45,7 @@ diloco_status diloco_run_create(diloco_run *run)
                                   .tensors = run->model.tensors,
                                   .n_tensors = run->model.n_tensors,
                                   .data_digest = run->data_digest,
+                                  .replica = run->replica,
                                   .base = &run->model.base,
                                   .signer = run->signer,
                                   .tally = &run->traffic};

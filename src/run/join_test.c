@@ -265,16 +265,19 @@ static diloco_status one_more(toy *t, diloco_run *run)
         run, &(diloco_tensor){.name = "bias", .data = other_tensor, .n_dims = 1, .shape = {3}});
 }
 
-TEST(a_replica_of_another_model_is_refused)
+TEST(a_replica_of_another_model_is_refused_with_the_names_of_both_replicas)
 {
     toy t = toy_of("r0", scratch_path("model"));
     toy_set(&t, "run.state_dir", "none");
     toy_live(&t);
     TOY_OK(t);
     t.prepare = one_more;
+    strcpy(t.name, "r1");
     toy_live(&t);
     CHECK_INT(DILOCO_EDIFFERS, t.status);
-    CHECK_CONTAINS("the run has 1 tensors, the model here has 2", t.text);
+    CHECK_CONTAINS("the model in the run that replica r0 created has 1 tensors, the model on "
+                   "replica r1 has 2",
+                   t.text);
 }
 
 static void change_file(const char *path, size_t at, const char *bytes, size_t len)
@@ -543,7 +546,7 @@ TEST_MAIN(killed_replicas_started_again_end_in_the_same_bits,
           an_interrupted_exchange_can_be_closed_and_resumed,
           a_finished_run_is_joined_and_found_done,
           another_run_in_the_same_store_is_refused_and_each_difference_is_named,
-          a_replica_of_another_model_is_refused,
+          a_replica_of_another_model_is_refused_with_the_names_of_both_replicas,
           a_replica_of_another_format_or_series_is_refused_at_joining_by_a_sentence,
           a_damaged_run_json_and_a_damaged_first_state_are_refused_and_left_alone,
           damaged_or_foreign_local_state_is_refused_with_the_way_out_and_nothing_is_lost,

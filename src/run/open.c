@@ -464,6 +464,7 @@ static diloco_status create(dl_store *store, const dl_run_creation *what,
         DL_TRY(must_create_once(store, what, manifest));
     DL_TRY(random_id(file.id));
     snprintf(file.program, sizeof file.program, "%s", DILOCO_VERSION);
+    if (what->replica) snprintf(file.creator, sizeof file.creator, "%s", what->replica);
     snprintf(file.data_digest, sizeof file.data_digest, "%s", what->data_digest);
     file.config = *what->config;
     DL_TRY(dl_options_digest(&file.config_digest, dl_config_table, &file.config));
@@ -499,14 +500,15 @@ static diloco_status read_and_match(dl_runfile *out, dl_hash *digest, dl_store *
                                     const dl_run_creation *what, const dl_manifest *manifest)
 {
     DL_TRY(dl_run_read(out, digest, store));
-    diloco_status status = dl_runfile_matches(out, what->config, manifest);
+    diloco_status status = dl_runfile_matches(out, what->config, manifest, what->replica);
     if (status)
         status =
             dl_fail_context(status, "%s holds another run (take its values, or another run.store)",
                             dl_store_url(store));
     const dl_base none = {0};
     if (!status) {
-        status = dl_base_matches(&out->base, what->base ? what->base : &none);
+        const dl_sides sides = dl_sides_of(out->creator, what->replica);
+        status = dl_base_matches(&out->base, what->base ? what->base : &none, &sides);
         if (status) status = dl_fail_context(status, "%s", dl_store_url(store));
     }
     out->config.own = what->config->own;

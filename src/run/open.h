@@ -27,6 +27,7 @@ typedef struct dl_run_creation {
     const diloco_tensor *tensors; /* their values are the first state */
     size_t n_tensors;
     const char *data_digest;
+    const char *replica;     /* that creates or joins the run; NULL: none */
     const dl_base *base;     /* tensors that are not exchanged; NULL: no such tensors */
     const dl_signer *signer; /* of a run whose objects are signed, else NULL */
     dl_store **probe;        /* [DL_PROBE_HANDLES] for the probe (P26); NULL: opened by URL */

@@ -28,10 +28,13 @@ TEST(replica_with_the_same_base_joins_and_one_with_another_is_refused)
     CHECK_OK(diloco_run_create(first));
     CHECK_OK(diloco_run_create(same));
     CHECK_STATUS(DILOCO_EDIFFERS, diloco_run_join(other));
-    CHECK_CONTAINS("base tensor weights (F32 [6]) has other values here", diloco_error_text());
+    CHECK_CONTAINS("base tensor weights (F32 [6]) has other values on replica r2 than in the run "
+                   "that replica r0 created",
+                   diloco_error_text());
     CHECK_CONTAINS("mem://base", diloco_error_text());
     CHECK_STATUS(DILOCO_EDIFFERS, diloco_run_join(none));
-    CHECK_CONTAINS("the run has 1 base tensors", diloco_error_text());
+    CHECK_CONTAINS("there are 1 base tensors", diloco_error_text());
+    CHECK_CONTAINS("and 0 on replica r3", diloco_error_text());
     diloco_run_close(none);
     diloco_run_close(other);
     diloco_run_close(same);

@@ -17,7 +17,7 @@ static void check(const void *text, size_t len)
     dl_config here;
     dl_config_init(&here);
     dl_runfile_take(&here, &file);
-    if (dl_runfile_matches(&file, &here, &file.manifest)) abort();
+    if (dl_runfile_matches(&file, &here, &file.manifest, file.creator)) abort();
     if (dl_runfile_write(&first, &file)) abort();
     if (dl_runfile_read(&again, first.data, first.len)) abort();
     if (dl_runfile_write(&second, &again)) abort();
