@@ -12,10 +12,11 @@ A loss on a device is copied to host memory beside training, so that a step does
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import threading
 import weakref
-from typing import Any, Iterable, Optional, Protocol, Set
+from typing import Any, Iterable, List, Optional, Protocol, Sequence, Set, Tuple
 
 import torch
 
@@ -117,6 +118,51 @@ class Copies(threading.local):
     def block(self, size: int, tensors: Iterable[torch.Tensor]) -> Block:
         """Host memory for the values of these tensors, pinned if one of them is on a device."""
         return Block(size, next((d for d in map(device_of, tensors) if d is not None), None))
+
+
+Move = Tuple[int, int, int]  # address to copy to, address to copy from, bytes
+_SHARED = 1 << 20  # bytes that are worth a thread
+
+
+def parts_of(moves: Sequence[Move], n: int) -> List[List[Move]]:
+    """The moves in at most ``n`` parts of about the same number of bytes. A large move is cut."""
+    each = max(1, -(-sum(size for _, _, size in moves) // n))
+    parts: List[List[Move]] = [[]]
+    room = each
+    for target, source, size in moves:
+        while size > room:
+            parts[-1].append((target, source, room))
+            target, source, size = target + room, source + room, size - room
+            parts.append([])
+            room = each
+        parts[-1].append((target, source, size))
+        room -= size
+    return parts
+
+
+def _move(moves: Sequence[Move]) -> None:
+    for target, source, size in moves:
+        ctypes.memmove(target, source, size)  # without the GIL
+
+
+def copy_host(pairs: Sequence[Tuple[torch.Tensor, torch.Tensor]]) -> None:
+    """Copy tensors between places in host memory, (target, source), each of one type and
+    contiguous. It uses as many threads as torch does, and waits for them once. torch's own copy
+    waits for its threads at each tensor, and they spin, so that other work on the cores makes it
+    several times slower (bench/loop.md)."""
+    moves = [(t.data_ptr(), s.data_ptr(), bytes_of(s)) for t, s in pairs]
+    n = min(torch.get_num_threads(), sum(size for _, _, size in moves) // _SHARED)
+    first, *rest = parts_of(moves, max(1, n))
+    threads: List[threading.Thread] = []
+    try:
+        for part in rest:
+            threads.append(threading.Thread(target=_move, args=(part,)))
+            threads[-1].start()
+        _move(first)
+    finally:
+        for t in threads:
+            if t.ident is not None:  # it was started
+                t.join()
 
 
 def _unpin(device: torch.device, address: int, _room: torch.Tensor) -> None:

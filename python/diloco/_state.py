@@ -138,6 +138,11 @@ def slots_of(inner: Any) -> List[Slot]:
     return slots
 
 
+def _is_plain(value: torch.Tensor) -> bool:
+    """Whether its memory is the host's, and has its values in row-major order."""
+    return _copies.queue.is_at_host(value) and not is_sharded(value) and value.is_contiguous()
+
+
 def _empty(slot: Slot, p: torch.Tensor) -> torch.Tensor:
     if slot.kind == "like":
         return torch.zeros_like(p, dtype=slot.dtype, requires_grad=False)
@@ -183,7 +188,7 @@ class InnerState:
         room = self._room if room is None else room
         state, parameters = self._inner.state, all_parameters(self._inner)
         present = [bool(state.get(p)) for p in parameters]
-        moved = []
+        moved, in_host = [], []
         for slot, begin in self._each(present):
             value = state[parameters[slot.parameter]].get(slot.name)
             if slot.kind == "number":
@@ -191,7 +196,12 @@ class InnerState:
             if tuple(value.shape) != slot.shape or value.dtype != slot.dtype:
                 raise RefusedError(f"{type(self._inner).__name__} changed the shape of {slot.name} "
                                    "in its state: pass keep_inner_state=False")
-            moved.append((self._moved(value), self._view(room, slot, begin)))
+            view = self._view(room, slot, begin)
+            if view is not None and _is_plain(value):
+                in_host.append((view, value.detach()))
+            else:
+                moved.append((self._moved(value), view))
+        _copies.copy_host(in_host)
         for m, view in moved:
             m.down(view)
         self._island.finish()

@@ -1,6 +1,7 @@
 """saving_test.py - a replica's private state is packed when it is saved, and only then. Skips
 itself (77) without torch."""
 import concurrent.futures
+import random
 import sys
 import threading
 import time
@@ -14,7 +15,7 @@ except ImportError as error:
     sys.exit(77)
 
 import diloco
-from diloco import _state
+from diloco import _copies, _state
 from torch_world import QUICK, InScratch, adamw, inner_step, small, values
 
 
@@ -52,6 +53,15 @@ class Saving(InScratch):
         self.train(model, opt)
         self.assertEqual(calls, [False] * 3)
         self.assertFalse(opt.binding._private["torch.optimizer"].room().any())
+
+    def test_moments_in_host_memory_are_copied_by_one_call(self):
+        calls, model = [], small()
+        copy_host = _copies.copy_host
+        opt = self.optimizer(model, sync_every=4, rounds=2)
+        with mock.patch.object(_copies, "copy_host",
+                               lambda pairs: (calls.append(len(pairs)), copy_host(pairs))):
+            self.train(model, opt)
+        self.assertEqual(calls, [3 * len(list(model.parameters()))] * 2)  # two moments, the step
 
     def test_a_replica_resumes_from_it_to_the_bit(self):
         for overlap in (0, 2):
@@ -119,6 +129,34 @@ class Saving(InScratch):
                 with mock.patch.object(inner, "step", lambda: None):
                     with self.assertRaisesRegex(diloco.RefusedError, "changed the shape of exp_avg"):
                         opt.step()
+
+
+class HostCopies(unittest.TestCase):
+    def test_moves_are_cut_into_parts_that_have_each_byte_once(self):
+        draw = random.Random(5)
+        for n in (1, 2, 3, 8):
+            sizes = [draw.choice((0, 1, 63, 4096, 100_000)) for _ in range(draw.randrange(12))]
+            begins = [1000 + sum(sizes[:i]) for i in range(len(sizes))]
+            parts = _copies.parts_of([(b, 7 + b, size) for b, size in zip(begins, sizes)], n)
+            self.assertLessEqual(len(parts), n)
+            at, each = 1000, -(-sum(sizes) // n)
+            for part in parts:
+                self.assertLessEqual(sum(size for _, _, size in part), each)
+                for target, source, size in part:
+                    self.assertEqual((target, source), (at, at + 7) if size else (target, target + 7))
+                    at += size
+            self.assertEqual(at, 1000 + sum(sizes))
+
+    def test_copied_values_are_equal_for_every_number_of_threads(self):
+        self.addCleanup(torch.set_num_threads, torch.get_num_threads())
+        sources = [torch.randn(3_000_001), torch.empty(0), torch.tensor(7.0, dtype=torch.float64),
+                   torch.arange(9, dtype=torch.int64), torch.randn(1000, 700).bfloat16()]
+        for n in (1, 2, 5):
+            torch.set_num_threads(n)
+            targets = [torch.zeros_like(s) for s in sources]
+            _copies.copy_host(list(zip(targets, sources)))
+            for t, s in zip(targets, sources):
+                self.assertTrue(torch.equal(t, s))
 
 
 class OwnRun(InScratch):
