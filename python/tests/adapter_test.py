@@ -25,7 +25,7 @@ import diloco
 from diloco import _program
 
 torch.set_num_threads(1)
-QUICK = {"run.heartbeat": 0.05, "run.patience": 2}
+QUICK = {"run.heartbeat": 0.05, "run.patience": 240}
 
 
 class Adapted(torch.nn.Module):

@@ -22,7 +22,7 @@ except ImportError as error:
 import diloco
 from diloco import _clients
 
-QUICK = {"run.heartbeat": 0.05, "run.patience": 2, "run.threads": 1}
+QUICK = {"run.heartbeat": 0.05, "run.patience": 240, "run.threads": 1}
 
 
 class Counting(diloco.Client):

@@ -12,7 +12,7 @@ except ImportError as error:
     sys.exit(77)
 
 import diloco
-from torch_test import InScratch, adamw, batch, small, values
+from torch_world import InScratch, adamw, batch, small, values
 
 CARD = torch.cuda.is_available()
 DEVICE = "cuda" if CARD else "cpu"

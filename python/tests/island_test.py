@@ -18,7 +18,7 @@ except ImportError as error:
 
 import diloco
 
-OPTIONS = {"run.heartbeat": 0.05, "run.patience": 2}
+OPTIONS = {"run.heartbeat": 0.05, "run.patience": 240}
 
 
 class Counts(torch.nn.Module):

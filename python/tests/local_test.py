@@ -13,7 +13,7 @@ from unittest import mock
 
 import diloco
 
-QUICK = {"run.heartbeat": 0.05, "run.patience": 2}
+QUICK = {"run.heartbeat": 0.05, "run.patience": 240}
 
 
 def replica(place, steps):
@@ -31,7 +31,8 @@ def replica(place, steps):
 def fail_as_r1(place):
     if place.rank == 1:
         raise KeyError("what r1 says")
-    time.sleep(60)
+    while True:
+        signal.pause()  # until it is ended
 
 
 def killed(place):
@@ -101,10 +102,8 @@ class Launch(unittest.TestCase):
             diloco.launch_local(2, replica)
 
     def test_a_failure_stops_the_others_and_is_told(self):
-        began = time.monotonic()
         with self.assertRaisesRegex(diloco.ReplicaFailed, "(?s)replica r1 failed.*what r1 says"):
-            diloco.launch_local(2, fail_as_r1)
-        self.assertLess(time.monotonic() - began, 50)  # not until r0 has slept
+            diloco.launch_local(2, fail_as_r1)  # r0 would wait for ever
         with self.assertRaisesRegex(diloco.ReplicaFailed, "exit code -9"):
             diloco.launch_local(1, killed)
 
@@ -119,7 +118,7 @@ class Launch(unittest.TestCase):
 
         with mock.patch.object(multiprocessing.process.BaseProcess, "start", start_and_interrupt):
             with self.assertRaises(KeyboardInterrupt):
-                diloco.launch_local(1, fail_as_r1, start=way)  # r0 would sleep
+                diloco.launch_local(1, fail_as_r1, start=way)  # r0 would wait for ever
         left = multiprocessing.active_children()
         for process in left:
             process.kill()
@@ -147,7 +146,7 @@ class Launch(unittest.TestCase):
             self.assertIsNone(parent.poll(), "the replicas never waited")
             time.sleep(0.05)
         parent.send_signal(number)
-        self.assertEqual(parent.wait(60), code, parent.stderr.read())
+        self.assertEqual(parent.wait(), code, parent.stderr.read())
         parent.stderr.close()
         for p in told:
             while alive(int(p.name)):

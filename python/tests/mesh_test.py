@@ -26,7 +26,7 @@ except ImportError as error:
 import diloco
 from diloco import _island
 
-OPTIONS = {"run.heartbeat": 0.05, "run.patience": 2}
+OPTIONS = {"run.heartbeat": 0.05, "run.patience": 240}
 STEPS, PAUSE = 9, 7  # of a run; where a first process stops, between two due points
 
 

@@ -14,7 +14,7 @@ except ImportError as error:
 
 import diloco
 from diloco import _copies, _island
-from late_copies_test import Late
+from late_device import Late
 from mesh_test import InScratch, OPTIONS, gradients, joined, launch, tensor_parallel, whole
 
 STEPS, DUE = 10, (3, 5, 7, 9)  # of a run of two rounds and two fragments, and where one is due
