@@ -195,6 +195,30 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_data_check(diloco_data_repor
     return diloco_data_check_sized(out, sizeof *out, config);
 }
 
+/* How data.sampler divides samples of the caller's own among logical clients
+ * (include/diloco/clients.h). Equal classes, clients and options give the same division everywhere,
+ * and the one that the program makes of the same data. */
+typedef struct diloco_division diloco_division;
+
+/* diloco_division_create plans the division. classes: int32[n_samples], the class of each sample
+ * from 0, read during this call only; NULL: they have none. Returns DILOCO_EINVAL for a negative
+ * class, for no client, and for fewer samples or classes than the options need. Returns
+ * DILOCO_EREFUSED for more than 2^32 samples or 1024 classes, and DILOCO_ENOMEM. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_division_create(diloco_division **out,
+                                                                  const diloco_config *config,
+                                                                  const int32_t *classes,
+                                                                  uint64_t n_samples,
+                                                                  uint64_t n_clients);
+DILOCO_API void diloco_division_destroy(diloco_division *division); /* NULL is fine */
+
+/* diloco_division_size returns the number of a client's samples. client: 1 to n_clients; 0 samples
+ * for another one. diloco_division_list writes their numbers to out[size]. Returns DILOCO_EINVAL if
+ * there is no such client, and DILOCO_ENOMEM. Any thread. */
+DILOCO_API uint64_t diloco_division_size(const diloco_division *division, uint64_t client);
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_division_list(uint64_t *out,
+                                                                const diloco_division *division,
+                                                                uint64_t client);
+
 /* Read a model of Hugging Face's (docs/huggingface.md) into the folder `to`. It writes
  * model.safetensors for trainer.init_from, in float32 with the same values tensor by tensor, and
  * model.toml, a configuration that begins from it. It copies tokenizer.json where there is one.

@@ -7,12 +7,15 @@ torch tensors or numpy arrays, in a mapping or a sequence.
 
 from __future__ import annotations
 
+import array
 import ctypes
 import json
 import math
+import weakref
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
 from . import _c
+from ._config import Config
 from ._log import RunLog
 from ._run import Memory, Run, memory_of
 from .errors import InvalidError, IOFailedError
@@ -190,6 +193,49 @@ class _Model:
                 place.mine[...] = value.detach().cpu().numpy() if _is_torch(value) else value
 
 
+# ---- which samples a client has ---------------------------------------------------------------
+
+
+class _Samples:
+    """The run's data.sampler over the classes of the caller's samples. InvalidError."""
+
+    def __init__(self, classes: Any, config: Config) -> None:
+        try:
+            values = array.array("i", classes.tolist() if hasattr(classes, "tolist") else classes)
+        except (TypeError, OverflowError) as error:
+            raise InvalidError("classes are whole numbers, one for each sample "
+                               f"({error})") from None
+        library, self._handle = _c.lib(), ctypes.c_void_p()
+        _c.check(library.diloco_division_create(
+            ctypes.byref(self._handle), config._handle, values.buffer_info()[0], len(values),
+            int(config["clients.total_clients"])))
+        weakref.finalize(self, library.diloco_division_destroy, self._handle)
+
+    def of(self, client: int) -> array.array[int]:
+        """The numbers of the client's samples."""
+        library = _c.lib()
+        rows = array.array("q", bytes(8 * library.diloco_division_size(self._handle, client)))
+        _c.check(library.diloco_division_list(rows.buffer_info()[0], self._handle, client))
+        return rows
+
+
+def _check_sampler(sampler: str, given: bool) -> None:
+    """InvalidError: the sampler would be ignored, since there are no classes to divide by."""
+    if given or sampler not in ("contiguous", "iid"):  # the default, and that of presets
+        raise InvalidError(f"data.sampler = \"{sampler}\" divides samples by their classes: give "
+                           "classes, the class of each sample, or leave data.sampler out and let "
+                           "each client choose its own samples")
+
+
+def _maker(make: Callable[..., Client], classes: Any, config: Config) -> Callable[[int], Client]:
+    """``make`` as a function of the client's number alone."""
+    if classes is None:
+        _check_sampler(config["data.sampler"], False)
+        return make
+    samples = _Samples(classes, config)
+    return lambda number: make(number, samples.of(number))
+
+
 # ---- one process of a run --------------------------------------------------------------------
 
 
@@ -243,8 +289,8 @@ class _Process:
                              **{k: _number(v) for k, v in measures.items()}})
 
 
-def run_clients(make: Optional[Callable[[int], Client]], initial: Any, store: Any,
-                replica: str = "r0", *, state_bytes: int = 0,
+def run_clients(make: Optional[Callable[..., Client]], initial: Any, store: Any,
+                replica: str = "r0", *, classes: Any = None, state_bytes: int = 0,
                 evaluate: Optional[Callable[[int, Any], Optional[Mapping[str, float]]]] = None,
                 **options: Any) -> Any:
     """Live one process of a federated run to its end; the shared model, in the shape of
@@ -256,7 +302,9 @@ def run_clients(make: Optional[Callable[[int], Client]], initial: Any, store: An
                                    clients__total_clients=1000, clients__per_round=20, rounds=50)
 
     ``make``: called with a client's number before each of its turns, gives its `Client`; None for
-    ``role="server"``. ``initial``: a torch module, or a mapping or sequence of torch tensors or
+    ``role="server"``. ``classes``: the class of each training sample, from 0. The run's
+    data.sampler then divides the samples, and ``make`` is called with the number and the client's
+    samples, an array of their numbers. ``initial``: a torch module, or a mapping or sequence of torch tensors or
     numpy arrays, from which a new run begins. ``state_bytes``: room for one client's packed private
     state, the same on all workers. ``evaluate``: called with the entry and a copy of the shared
     model after every trainer.eval_every rounds and the last one, by a process that closes rounds;
@@ -269,6 +317,8 @@ def run_clients(make: Optional[Callable[[int], Client]], initial: Any, store: An
     """
     model, room = _Model(initial), bytearray(state_bytes)
     with Run(store, replica, _model="python", **options) as run:
+        if make is not None and classes is None and run._config.origin("data.sampler") == "python":
+            _check_sampler(run._config["data.sampler"], True)
         for place in model.places:
             if place.memory:
                 run.tensor(place.name, place.memory, role=place.role)
@@ -279,7 +329,8 @@ def run_clients(make: Optional[Callable[[int], Client]], initial: Any, store: An
         def here() -> _Process:
             """Once the run's own settings are known: after the join."""
             if not process:
-                process.append(_Process(run, model, make, room, evaluate))
+                by_number = make and _maker(make, classes, RunLog(run.store).config())
+                process.append(_Process(run, model, by_number, room, evaluate))
             return process[0]
 
         def called(call: Callable[[], None]) -> int:
@@ -294,11 +345,13 @@ def run_clients(make: Optional[Callable[[int], Client]], initial: Any, store: An
         return model.given()
 
 
-def evaluate_clients(make: Callable[[int], Client], initial: Any, store: Any,
-                     clients: Iterable[int]) -> Dict[str, Any]:
+def evaluate_clients(make: Callable[..., Client], initial: Any, store: Any,
+                     clients: Iterable[int], *, classes: Any = None) -> Dict[str, Any]:
     """Evaluate a run's shared model on clients' own data: the mean loss by samples, "samples", and
-    each client's measures under its number. ``initial`` as for `run_clients`, for the shapes."""
+    each client's measures under its number. ``make``, ``classes`` and ``initial`` as for
+    `run_clients`; of ``initial`` only the shapes are used."""
     model, theta = _Model(initial), RunLog(store).theta()
+    make = _maker(make, classes, RunLog(store).config())
     theta.update({p.name: p.mine for p in model.places if not p.memory})
     missing = [p.name for p in model.places if p.name not in theta]
     if missing:

@@ -148,8 +148,7 @@ static diloco_status find_source(dl_data *data, size_t *row, const dl_config *co
     DL_TRY(find_row(row, dl_datasource_name_at, config->datasource, "data.datasource"));
     data->kind = sources[*row].images;
     data->stride = data->kind ? 1 : (size_t)config->context;
-    data->whole = strcmp(config->sampler, "whole") == 0 ||
-                  strcmp(config->sampler, "all_inclusive") == 0 || config->deal == DL_DEAL_LOG;
+    data->whole = dl_sampler_gives_all(config->sampler) || config->deal == DL_DEAL_LOG;
     data->taken = SIZE_MAX;
     data->augment = config->augment;
     data->seed = (uint64_t)config->seed;

@@ -45,6 +45,12 @@ bool dl_sampler_overlaps(const char *name)
     return !s || s->overlaps;
 }
 
+bool dl_sampler_gives_all(const char *name)
+{
+    const dl_sampler *s = find(name);
+    return s && !s->size && s->overlaps;
+}
+
 /* ---- making one */
 
 /* Sorts the samples by class in O(n). Samples of a class stay in their order. */

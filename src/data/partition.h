@@ -58,5 +58,7 @@ void dl_partition_list(uint32_t *out, const dl_partition *partition, size_t clie
 const char *dl_sampler_name_at(size_t i); /* contiguous, whole, iid, …; NULL after the last */
 /* Returns true if two clients may have a sample in common, and for an unknown sampler. */
 bool dl_sampler_overlaps(const char *name);
+/* Returns true if each client has all samples. */
+bool dl_sampler_gives_all(const char *name);
 
 #endif
