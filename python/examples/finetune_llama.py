@@ -10,16 +10,17 @@ and the model from the run.
 --rank 16 trains a LoRA adapter of that rank (needs peft): only the adapter is exchanged, and each
 replica loads the same base model. --out FOLDER then writes the shared adapter in PEFT's format.
 --late N waits for N entries of the log before it joins.
+Lines that end in "# diloco" are what the run adds to a script for one machine.
 """
 import argparse
 import pathlib
-import time
+import time  # diloco
 
 import torch
 import transformers
 
-import diloco
-import diloco.huggingface
+import diloco  # diloco
+import diloco.huggingface  # diloco
 
 CONTEXT = 32
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
@@ -44,51 +45,53 @@ def examples(path, replica):
     """The text's bytes as tokens, in windows; every second one is a replica's."""
     data = pathlib.Path(path or DOCS / "architecture.md").read_bytes()
     windows = [list(data[i:i + CONTEXT]) for i in range(0, len(data) - CONTEXT, CONTEXT)]
-    number = int(replica.strip("abcdefghijklmnopqrstuvwxyz"))
-    return [{"input_ids": w, "labels": w} for w in windows[number % 2::2]]
+    number = int(replica.strip("abcdefghijklmnopqrstuvwxyz"))  # diloco
+    return [{"input_ids": w, "labels": w} for w in windows[number % 2::2]]  # diloco
 
 
-def wait_for(store, entries):
-    while entries:
-        try:
-            if len(diloco.run(store).history()) >= entries:
-                return
-        except diloco.NotThereError:
-            pass  # no replica has begun
-        time.sleep(0.05)
+def wait_for(store, entries):  # diloco
+    while entries:  # diloco
+        try:  # diloco
+            if len(diloco.run(store).history()) >= entries:  # diloco
+                return  # diloco
+        except diloco.NotThereError:  # diloco
+            pass  # no replica has begun  # diloco
+        time.sleep(0.05)  # diloco
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("store")
-    parser.add_argument("replica", help="r0, r1, …: its own for each")
+    parser.add_argument("store")  # diloco
+    parser.add_argument("replica", help="r0, r1, …: its own for each")  # diloco
     parser.add_argument("--model")
     parser.add_argument("--text")
     parser.add_argument("--rank", type=int, default=0, help="of a LoRA adapter; 0: the whole model")
-    parser.add_argument("--out", metavar="FOLDER", help="of the shared adapter, with --rank")
-    parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--late", type=int, default=0, metavar="ENTRIES")
+    parser.add_argument("--out", metavar="FOLDER", help="of the shared adapter, with --rank")  # diloco
+    parser.add_argument("--rounds", type=int, default=30)  # diloco
+    parser.add_argument("--late", type=int, default=0, metavar="ENTRIES")  # diloco
     args = parser.parse_args()
 
     model, data = load(args.model), examples(args.text, args.replica)
     if args.rank:
         model = adapted(model, args.rank)
-    options = {} if args.late else {"rounds": args.rounds, "sync_every": 5}
-    wait_for(args.store, args.late)
+    options = {} if args.late else {"rounds": args.rounds, "sync_every": 5}  # diloco
+    wait_for(args.store, args.late)  # diloco
     trainer = transformers.Trainer(
         model, transformers.TrainingArguments(
             output_dir="unused", save_strategy="no", report_to=[], disable_tqdm=True, use_cpu=True,
             per_device_train_batch_size=8, learning_rate=2e-3, num_train_epochs=1000,
             logging_strategy="no"),
         train_dataset=data,
-        callbacks=[diloco.huggingface.DiLoCoCallback(args.store, args.replica, **options)])
+        callbacks=[diloco.huggingface.DiLoCoCallback(  # diloco
+            args.store, args.replica, **options)])  # diloco
     trainer.train()
-    counted = sum(f"{args.replica}.0000" in row["members"]
-                  for row in diloco.run(args.store).history())
-    if args.rank and args.out:
-        from diloco.peft import save
-        save(args.store, model, args.out)
-    print(f"{args.replica}: {trainer.state.global_step} steps, counted in {counted} entries")
+    counted = sum(f"{args.replica}.0000" in row["members"]  # diloco
+                  for row in diloco.run(args.store).history())  # diloco
+    if args.rank and args.out:  # diloco
+        from diloco.peft import save  # diloco
+        save(args.store, model, args.out)  # diloco
+    print(f"{args.replica}: {trainer.state.global_step} steps, "
+          f"counted in {counted} entries")  # diloco
 
 
 if __name__ == "__main__":
