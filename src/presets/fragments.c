@@ -15,22 +15,11 @@ enum { NO_BLOCK = -1 };
 
 /* ---- blocks ----------------------------------------------------------------------------- */
 
-/* Return the length of a name up to its first number between dots, as of "model.layers.3". 0: it
- * has no number. */
-static size_t block_len(const char *name)
-{
-    for (const char *part = name; part; part = strchr(part, '.') ? strchr(part, '.') + 1 : NULL) {
-        const size_t digits = strspn(part, "0123456789");
-        if (digits && (part[digits] == '.' || !part[digits])) return (size_t)(part - name) + digits;
-    }
-    return 0;
-}
-
 /* Compare the names up to their numbers. */
 static bool same_block(const char *a, const char *b)
 {
-    const size_t n = block_len(a);
-    return n == block_len(b) && memcmp(a, b, n) == 0;
+    const size_t n = dl_manifest_block_len(a);
+    return n == dl_manifest_block_len(b) && memcmp(a, b, n) == 0;
 }
 
 /* Return the length of a name before its last dot. */
@@ -62,7 +51,7 @@ static int find_blocks(int *block, const diloco_tensor *tensors, size_t n)
     int n_blocks = 0;
     for (size_t i = 0; i < n; i++) {
         block[i] = NO_BLOCK;
-        if (block_len(tensors[i].name) == 0) continue;
+        if (dl_manifest_block_len(tensors[i].name) == 0) continue;
         block[i] = known_block(block, tensors, i);
         if (block[i] == NO_BLOCK) block[i] = n_blocks++;
     }

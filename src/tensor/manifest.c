@@ -122,6 +122,15 @@ bool dl_manifest_is_embedding(const dl_manifest_tensor *tensor)
     return false;
 }
 
+size_t dl_manifest_block_len(const char *name)
+{
+    for (const char *part = name; part; part = strchr(part, '.') ? strchr(part, '.') + 1 : NULL) {
+        const size_t digits = strspn(part, "0123456789");
+        if (digits && (part[digits] == '.' || !part[digits])) return (size_t)(part - name) + digits;
+    }
+    return 0;
+}
+
 /* ---- layout */
 
 static dl_region region_of(const dl_manifest_tensor *t, bool all_floating)

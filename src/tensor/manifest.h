@@ -76,6 +76,10 @@ DL_MUST_CHECK diloco_status dl_manifest_read(dl_manifest *out, dl_json_value arr
  * "wpe". */
 bool dl_manifest_is_embedding(const dl_manifest_tensor *tensor);
 
+/* Returns the length of a tensor's name up to its first number between dots, as of
+ * "model.layers.3". Tensors of one block have equal names up to there. 0: it has no number. */
+size_t dl_manifest_block_len(const char *name);
+
 size_t dl_dtype_size(diloco_dtype dtype);      /* 4, 8, 1, 2, 2 */
 const char *dl_dtype_name(diloco_dtype dtype); /* "F32", "I64", …, as in safetensors */
 /* The type in which the run keeps such a tensor: F32 for the narrower ones. */
