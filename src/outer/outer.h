@@ -8,7 +8,9 @@
 #ifndef DL_OUTER_OUTER_H
 #define DL_OUTER_OUTER_H
 
+#include "base/thread.h"
 #include "combine/combine.h"
+#include "tensor/manifest.h"
 
 enum {
     DL_OUTER_MAX_STATE = 3,   /* two moments, and the kept update of a combiner */
@@ -63,6 +65,9 @@ typedef struct dl_outer_whole {
     const float *scalars;
     uint32_t fragment;
     uint64_t n_commits;
+    const dl_manifest *manifest;
+    dl_pool *pool;
+    void *room; /* row->room bytes, anything in it; NULL without row->room */
 } dl_outer_whole;
 
 typedef struct dl_outer {
@@ -81,10 +86,12 @@ typedef struct dl_outer {
     /* Steps one block and sets its results. Runs on any thread, with the floating-point state of
      * dl_fp_enter, and must depend on the block alone. */
     void (*block)(dl_outer_block *block);
-    /* Optional: the row steps a fragment's trained region as a whole, in place and on one thread;
-     * block then finds theta_out and state_out done, measures and hashes. An error is the step's.
-     */
+    /* Optional: the row steps a fragment's trained region as a whole, in place, from the thread
+     * that owns the pool. block then finds theta_out and state_out done, and only looks at them
+     * (dl_outer_look). An error is the step's. */
     diloco_status (*whole)(const struct dl_outer *row, const struct dl_outer_whole *step);
+    /* Optional, with whole. Returns the bytes that whole needs in step->room, for any fragment. */
+    size_t (*room)(const dl_manifest *manifest, int n_threads);
     const void *context; /* the row's own */
     bool needs_tensors;  /* the row treats matrices and vectors differently */
     bool counts; /* scalars follow from n_commits: the row cannot continue from its vectors alone */

@@ -538,26 +538,6 @@ diloco_status dl_outer_combine(dl_combined *out, const dl_fragment_state *in,
     return DILOCO_OK;
 }
 
-/* Copies the state to `out` if they differ, and lets the optimizer step it in place. */
-static diloco_status step_whole(dl_fragment_state *out, const dl_fragment_state *in,
-                                const dl_outer_step_args *args)
-{
-    const dl_outer *outer = args->outer;
-    const size_t n = args->manifest->fragments[args->fragment].n_trained;
-    dl_outer_whole given = {.theta = out->theta,
-                            .g = args->combined->g,
-                            .n = n,
-                            .scalars = args->scalars,
-                            .fragment = (uint32_t)args->fragment,
-                            .n_commits = in->n_commits};
-    if (out != in) memcpy(out->theta, in->theta, n * sizeof *out->theta);
-    for (int k = 0; k < outer->n_state - outer->keeps; k++) {
-        given.state[k] = out->outer[k];
-        if (out != in) memcpy(out->outer[k], in->outer[k], n * sizeof *out->theta);
-    }
-    return outer->whole(outer, &given);
-}
-
 static diloco_status step_by_blocks(dl_fragment_state *out, const dl_fragment_state *in,
                                     const dl_outer_step_args *args, dl_outer_step_facts *facts,
                                     dl_outer_scratch *scratch, dl_pool *pool)
@@ -590,11 +570,11 @@ diloco_status dl_outer_step(dl_fragment_state *out, const dl_fragment_state *in,
     dl_outer_step_args combined = *args;
     dl_outer_step_facts rest;
     if (!args->outer->whole) return step_by_blocks(out, in, args, facts, scratch, pool);
+    DL_ASSERT(scratch->whole.g && dl_pool_size(pool) <= scratch->n_threads);
     if (!args->combined) { /* which measures more than a step with what others have combined */
-        DL_ASSERT(scratch->whole.g);
         DL_TRY(dl_outer_combine(&scratch->whole, in, args, facts, scratch, pool));
         combined.combined = &scratch->whole;
     }
-    DL_TRY(step_whole(out, in, &combined));
+    DL_TRY(dl_walk_whole(out, in, &combined, scratch, pool));
     return step_by_blocks(out, in, &combined, args->combined ? facts : &rest, scratch, pool);
 }

@@ -1,5 +1,5 @@
-/* outer_step_parts.h - one outer step in progress: shared by outer_step.c, step_discrete.c and
- * step_facts.c. */
+/* outer_step_parts.h - one outer step in progress: shared by outer_step.c, step_discrete.c,
+ * step_facts.c and step_whole.c. */
 #ifndef DL_OUTER_OUTER_STEP_PARTS_H
 #define DL_OUTER_OUTER_STEP_PARTS_H
 
@@ -30,6 +30,12 @@ typedef struct dl_outer_walk {
 void dl_walk_combine_discrete(const dl_outer_walk *s, unsigned char *integers,
                               unsigned char *booleans);
 void dl_walk_discrete(const dl_outer_walk *s);
+
+/* step_whole.c: copies the state to `out` if it is another one, and lets the optimizer step it in
+ * place with args->combined. Returns the optimizer's status. */
+DL_MUST_CHECK diloco_status dl_walk_whole(dl_fragment_state *out, const dl_fragment_state *in,
+                                          const dl_outer_step_args *args, dl_outer_scratch *scratch,
+                                          dl_pool *pool);
 
 /* step_facts.c */
 

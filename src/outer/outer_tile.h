@@ -17,6 +17,8 @@
 #include "outer/outer.h"
 #include "tensor/kernels.h"
 
+#include <float.h>
+
 enum {
     DL_LANES = 16,  /* partial sums of a norm, as PROTOCOL B3 prescribes */
     DL_TILE = 64,   /* elements */
@@ -130,6 +132,17 @@ static inline DL_BODY void dl_strip_adopt(const dl_outer_block *b, const dl_tile
                                           size_t at, size_t n)
 {
     if (!dl_tile_is_bad(sums)) dl_write_through(b->adopt + at, b->theta_out + at, n);
+}
+
+/* The block of a row with `whole` (outer.h), which has stepped it before: theta_out and state_out
+ * hold the result. n_state is an argument because a row's block does not know its row. */
+static inline void dl_outer_look(dl_outer_block *b, int n_state)
+{
+    b->bad = dl_first_bad(b->theta_out, b->n, FLT_MAX) < b->n;
+    for (int k = 0; k < n_state; k++)
+        b->bad |= dl_first_bad(b->state_out[k], b->n, FLT_MAX) < b->n;
+    if (b->hash) dl_strip_hash(b, 0, b->n, n_state);
+    if (b->adopt && !b->bad) dl_adopt(b->adopt, b->theta_out, 0, b->n);
 }
 
 #define DL_TILE_STEP(row, b, sums, at, n, n_state)                                                 \

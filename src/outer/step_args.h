@@ -84,7 +84,9 @@ DL_MUST_CHECK diloco_status dl_outer_scratch_create(dl_outer_scratch **out,
                                                     const dl_manifest *manifest,
                                                     const dl_combine_rule *rule, size_t max_members,
                                                     int n_threads);
-/* Room for an optimizer that steps whole fragments (outer.h); for others, none. Before its step. */
+/* Takes memory for an optimizer that steps whole fragments (outer.h), which its step needs; none
+ * for others. dl_outer_whole_bytes returns how much. */
+size_t dl_outer_whole_bytes(const dl_manifest *manifest, const dl_outer *outer, int n_threads);
 DL_MUST_CHECK diloco_status dl_outer_scratch_reserve(dl_outer_scratch *scratch,
                                                      const dl_manifest *manifest,
                                                      const dl_outer *outer);

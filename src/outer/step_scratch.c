@@ -128,7 +128,8 @@ diloco_status dl_outer_scratch_create(dl_outer_scratch **out, const dl_manifest 
     return DILOCO_OK;
 }
 
-static void layout_whole(dl_outer_scratch *s, const dl_manifest *manifest, dl_arena *arena)
+static void layout_whole(dl_outer_scratch *s, const dl_manifest *manifest, const dl_outer *outer,
+                         dl_arena *arena)
 {
     size_t n_f32 = 0, n_integers = 0, n_booleans = 0;
     for (int f = 0; f < manifest->n_fragments; f++) {
@@ -140,16 +141,24 @@ static void layout_whole(dl_outer_scratch *s, const dl_manifest *manifest, dl_ar
     s->whole.g = DL_ARENA_ARRAY(arena, float, n_f32);
     s->whole.integers = dl_arena_take_array(arena, n_integers, sizeof(int64_t));
     s->whole.booleans = DL_ARENA_ARRAY(arena, unsigned char, n_booleans);
+    if (outer->room) s->room = dl_arena_take(arena, outer->room(manifest, s->n_threads));
+}
+
+size_t dl_outer_whole_bytes(const dl_manifest *manifest, const dl_outer *outer, int n_threads)
+{
+    dl_arena measure = {0};
+    dl_outer_scratch s = {.n_threads = n_threads};
+    if (outer->whole) layout_whole(&s, manifest, outer, &measure);
+    return measure.used;
 }
 
 diloco_status dl_outer_scratch_reserve(dl_outer_scratch *scratch, const dl_manifest *manifest,
                                        const dl_outer *outer)
 {
-    dl_arena measure = {0};
     if (!outer->whole || scratch->whole.g) return DILOCO_OK;
-    layout_whole(scratch, manifest, &measure);
-    DL_TRY(dl_arena_init(&scratch->whole_arena, measure.used));
-    layout_whole(scratch, manifest, &scratch->whole_arena);
+    DL_TRY(dl_arena_init(&scratch->whole_arena,
+                         dl_outer_whole_bytes(manifest, outer, scratch->n_threads)));
+    layout_whole(scratch, manifest, outer, &scratch->whole_arena);
     return DILOCO_OK;
 }
 

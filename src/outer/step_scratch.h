@@ -50,6 +50,7 @@ struct dl_outer_scratch {
     bool *plain;          /* [stretches of the largest fragment] */
     dl_arena whole_arena; /* holds, for an optimizer that steps whole fragments: */
     dl_combined whole;    /* of the largest */
+    void *room;           /* of the row; NULL without outer->room */
     double *partial;      /* dot products of each part of member_blocks.c: matrices of at most
                            * (max_members + 1)^2 */
 };

@@ -6,37 +6,25 @@
 #include "base/sized.h"
 #include "outer/outer_tile.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 /* ---- the block's part */
 
-/* `whole` has already stepped the block: theta_out and state_out hold its result. n_state is fixed
- * by block0 to block2, because a row's block does not know its row. */
-static void look(dl_outer_block *b, int n_state)
-{
-    b->bad = dl_first_bad(b->theta_out, b->n, FLT_MAX) < b->n;
-    for (int k = 0; k < n_state; k++)
-        b->bad |= dl_first_bad(b->state_out[k], b->n, FLT_MAX) < b->n;
-    if (b->hash) dl_strip_hash(b, 0, b->n, n_state);
-    if (b->adopt && !b->bad) dl_adopt(b->adopt, b->theta_out, 0, b->n);
-}
-
 static void block0(dl_outer_block *b)
 {
-    look(b, 0);
+    dl_outer_look(b, 0);
 }
 
 static void block1(dl_outer_block *b)
 {
-    look(b, 1);
+    dl_outer_look(b, 1);
 }
 
 static void block2(dl_outer_block *b)
 {
-    look(b, 2);
+    dl_outer_look(b, 2);
 }
 
 /* ---- the step */

@@ -5,8 +5,9 @@
  *     theta, momentum   the run's state as the log has decided it; with run.offload = "disk" that
  *                       of the largest fragment
  *     staging           the state's second copy, where an entry is computed before it is committed;
- *                       the replica's own encoded contribution; memory to combine the members; with
- *                       overlap or error feedback the captures in flight and the residual; with
+ *                       the replica's own encoded contribution; memory to combine the members,
+ *                       and that of an outer optimizer that steps whole matrices; with overlap or
+ *                       error feedback the captures in flight and the residual; with
  *                       run.save_beside a copy of the private state
  *     contributions     a slot for each member of an entry, if they are kept in memory; one for the
  *                       combined update, if one replica combines for all
@@ -121,15 +122,15 @@ static diloco_status plan_exchange(diloco_memory_plan *out, const dl_config *con
     dl_combine_rule rule;
     DL_TRY(dl_combine_rule_of(&rule, config));
     const size_t beside = kept_beside(config, &schedule, &most);
-    out->staging =
-        state - out->theta - out->momentum + most.room + beside +
-        saved_copy(out, config, &schedule, beside) +
-        dl_outer_scratch_bytes(manifest, &rule, (size_t)dl_clients_per_round(config), out->threads);
+    const size_t members = (size_t)dl_clients_per_round(config);
+    out->staging = state - out->theta - out->momentum + most.room + beside +
+                   saved_copy(out, config, &schedule, beside) +
+                   dl_outer_scratch_bytes(manifest, &rule, members, out->threads) +
+                   dl_outer_whole_bytes(manifest, outer, out->threads);
     dl_topology_kind topology;
     DL_TRY(dl_topology_choose(&topology, config, manifest));
     snprintf(out->exchange, sizeof out->exchange, "%s", dl_topology_names[topology]);
-    uint64_t slots =
-        (uint64_t)dl_clients_per_round(config) * (DL_CONTRIBUTION_HEADER + most.payload);
+    uint64_t slots = (uint64_t)members * (DL_CONTRIBUTION_HEADER + most.payload);
     if (topology == DL_TOPOLOGY_LEADER) slots += most.floats * sizeof(float);
     out->contributions = dl_run_spools(config, (double)slots) ? 0 : slots;
     return DILOCO_OK;
