@@ -74,7 +74,7 @@ KINDS = [
     ("combiner", "combine/combine_rows.h", "X(centered_clip)", "X(dummy)",
      'const dl_combiner dl_combiner_dummy = {.name = "dummy"};',
      "combine/combine.c", listed("combine/combine.h", "dl_combiner_at", "->name")),
-    ("outer optimizer", "outer/outer_rows.h", "X(adamw)", "X(dummy)",
+    ("outer optimizer", "outer/outer_rows.h", "X(muon)", "X(dummy)",
      'const dl_outer dl_outer_dummy = {.name = "dummy"};',
      "outer/outer.c", listed("outer/outer.h", "dl_outer_at", "->name")),
     ("store", "store/kind.h", "X(user)", "X(dummy)",

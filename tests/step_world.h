@@ -74,6 +74,7 @@ static inline void open_world_of(world *w, const diloco_tensor *tensors, size_t 
     lay_out(w, &w->arena);
     CHECK_OK(dl_pool_create(&w->pool, threads));
     CHECK_OK(dl_outer_scratch_create(&w->scratch, &w->manifest, rule, MAX_MEMBERS, threads));
+    CHECK_OK(dl_outer_scratch_reserve(w->scratch, &w->manifest, w->args.outer));
     random_floats(w->in.theta, w->n_f32, 1);
     for (int k = 0; k < w->args.outer->n_state; k++) {
         random_floats(w->in.outer[k], w->shape.n_trained, 2 + (uint64_t)k);
@@ -88,6 +89,9 @@ static inline void open_world_of(world *w, const diloco_tensor *tensors, size_t 
                                   .beta2 = 0.95,
                                   .eps = 1e-8,
                                   .weight_decay = 0.1,
+                                  .muon_momentum = 0.95,
+                                  .muon_nesterov = true,
+                                  .muon_steps = 5,
                                   .n_commits = 3};
     w->in.n_commits = 3;
     w->args.outer->scalars(w->args.scalars, &settings);

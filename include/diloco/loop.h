@@ -126,8 +126,8 @@ typedef struct diloco_loop_options {
 
 /* Returns DILOCO_EINVAL, with the option's name, if sync_every is below the number of fragments or
  * not a multiple of it. The same if fragment_sync_delay is not below sync_every / fragments, alpha
- * is not in 0 … 1, or a bucket is smaller than one element. The same if a function is missing or
- * the outer optimizer does not exist. DILOCO_ENOMEM. */
+ * is not in 0 … 1, or a bucket is smaller than one element. The same if a function is missing, or
+ * the outer optimizer does not exist or steps whole matrices. DILOCO_ENOMEM. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_loop_create(
     diloco_loop **out, const diloco_loop_options *options, const diloco_communicator *communicator);
 

@@ -53,11 +53,19 @@ static diloco_status check_options(const diloco_loop_options *o)
     return DILOCO_OK;
 }
 
-/* A loop has no last round. A learning rate schedule that ends therefore needs an explicit
- * trainer.rounds; its default is the length of a run, not of this loop. */
+/* A loop steps one block at a time, which may be in the caller's copy functions. So a row that
+ * steps whole fragments is refused. A loop has no last round. A learning rate schedule that ends
+ * therefore needs an explicit trainer.rounds; its default is the length of a run, not of this loop.
+ */
 static diloco_status check_outer(const dl_config *config)
 {
     DL_TRY(dl_outer_check(config));
+    if (dl_outer_find(config->outer_optimizer)->whole)
+        return dl_fail(DILOCO_EINVAL,
+                       "server.diloco.outer_optimizer = \"%s\" steps whole matrices by gradients, "
+                       "and a loop's outer step takes movements, element by element: use nesterov, "
+                       "momentum or sgd, or an optimizer of your own (options.outer)",
+                       config->outer_optimizer);
     if (config->outer_lr_schedule == DL_OUTER_LR_CONSTANT ||
         strcmp(dl_config_origin(config, "trainer.rounds"), "default") != 0)
         return DILOCO_OK;

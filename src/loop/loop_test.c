@@ -48,6 +48,9 @@ TEST(lib_8_other_options_out_of_range_are_errors_by_name)
     diloco_config *config = world_outer("nonsense", "1");
     check_refused("nonsense", (diloco_loop_options){.sync_every = 1, .config = config});
     diloco_config_destroy(config);
+    config = world_outer("muon", "1");
+    check_refused("steps whole matrices", (diloco_loop_options){.sync_every = 1, .config = config});
+    diloco_config_destroy(config);
     config = world_outer("sgd", "1");
     CHECK_OK(diloco_config_set(config, "server.diloco.outer_lr_schedule", "cosine", NULL));
     check_refused("set trainer.rounds", (diloco_loop_options){.sync_every = 1, .config = config});

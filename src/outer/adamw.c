@@ -52,6 +52,7 @@ const dl_outer dl_outer_adamw = {
     .n_scalars = N_SCALARS,
     .scalar_names = {"lr", "beta1", "beta2", "eps", "weight_decay", "correction1", "correction2"},
     .scalars = scalars,
+    .gradients = true,
     .counts = true,
     .block = block,
     .needs_tensors = true,

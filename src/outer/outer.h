@@ -13,16 +13,19 @@
 #include "tensor/manifest.h"
 
 enum {
-    DL_OUTER_MAX_STATE = 3,   /* two moments, and the kept update of a combiner */
-    DL_OUTER_MAX_SCALARS = 8, /* of an entry; adamw has the most, 7 */
-    DL_OUTER_MAX_SUMS = 3,    /* dl_outer_sum in outer_step_parts.h */
-    DL_OUTER_MAX_OPTIONS = 4  /* that a row reads besides the learning rate */
+    DL_OUTER_MAX_STATE = 3,    /* two moments, and the kept update of a combiner */
+    DL_OUTER_MAX_SCALARS = 12, /* of an entry; muon has the most, 11 */
+    DL_OUTER_MAX_SUMS = 3,     /* dl_outer_sum in outer_step_parts.h */
+    DL_OUTER_MAX_OPTIONS = 4   /* that a row reads besides the learning rate */
 };
 
 /* The inputs of the scalars. */
 typedef struct dl_outer_settings {
-    double lr, mu;                          /* of the entry: server.diloco.* or a schedule */
-    double beta1, beta2, eps, weight_decay; /* parameters.optimizer.*, for adamw (P22) */
+    double lr, mu;                           /* of the entry: server.diloco.* or a schedule */
+    double beta1, beta2, eps, weight_decay;  /* parameters.optimizer.*, for adamw, muon (P22) */
+    double inner_lr, muon_lr, muon_momentum; /* likewise; inner_lr is parameters.optimizer.lr */
+    bool muon_nesterov;
+    int64_t muon_steps;
     double outer_beta1, outer_beta2, outer_eps, outer_c, outer_beta; /* server.diloco.* */
     uint64_t outer_buffer;
     uint64_t n_commits; /* commits of this fragment before this entry */
@@ -94,6 +97,7 @@ typedef struct dl_outer {
     size_t (*room)(const dl_manifest *manifest, int n_threads);
     const void *context; /* the row's own */
     bool needs_tensors;  /* the row treats matrices and vectors differently */
+    bool gradients; /* G is to be a mean gradient, not a movement: preset data_parallel alone */
     bool counts; /* scalars follow from n_commits: the row cannot continue from its vectors alone */
     bool linear; /* G moves theta by lr times what it adds to G or its momentum: a member's share of
                   * it is known before the others' (PROTOCOL P21) */

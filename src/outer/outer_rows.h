@@ -16,7 +16,8 @@
     X(fedadagrad) \
     X(delayed_nesterov) \
     X(schedule_free) \
-    X(adamw)
+    X(adamw) \
+    X(muon)
 // clang-format on
 
 #define DL_DECLARE(name) extern const dl_outer dl_outer_##name;

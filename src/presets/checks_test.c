@@ -262,16 +262,20 @@ TEST(a_quorum_of_0_is_refused)
             CHANGES("run.quorum", "0", "run.on_missing", "commit_partial"));
 }
 
-TEST(data_parallel_exchanges_every_step_with_adamw_or_plain_sgd_or_not_at_all)
+TEST(data_parallel_exchanges_every_step_with_adamw_muon_or_plain_sgd_or_not_at_all)
 {
     refused(DILOCO_EREFUSED, "trainer.local_steps_per_round is 7", "its phases", "data_parallel",
             CHANGES("trainer.local_steps_per_round", "7"));
-    refused(DILOCO_EREFUSED, "\"nesterov\"", "leave both adamw", "data_parallel",
+    refused(DILOCO_EREFUSED, "\"nesterov\"", "set both to the same", "data_parallel",
             CHANGES("server.diloco.outer_optimizer", "nesterov"));
-    refused(DILOCO_EREFUSED, "\"sgd\"", "leave both adamw", "data_parallel",
+    refused(DILOCO_EREFUSED, "\"sgd\"", "set both to the same", "data_parallel",
             CHANGES("trainer.optimizer", "sgd"));
-    refused(DILOCO_EREFUSED, "\"muon\"", "leave both adamw", "data_parallel",
+    refused(DILOCO_EREFUSED, "\"muon\"", "set both to the same", "data_parallel",
             CHANGES("trainer.optimizer", "muon"));
+    refused(DILOCO_EREFUSED, "\"adamw\"", "set both to the same", "data_parallel",
+            CHANGES("server.diloco.outer_optimizer", "muon"));
+    refused(DILOCO_EREFUSED, "\"qhadamw\"", "set both to the same", "data_parallel",
+            CHANGES("trainer.optimizer", "qhadamw"));
     refused(DILOCO_EREFUSED, "plain rule", "take adamw", "data_parallel",
             CHANGES("trainer.optimizer", "sgd", "server.diloco.outer_optimizer", "sgd"));
     dl_config *config = fixture_config("data_parallel");
@@ -279,9 +283,15 @@ TEST(data_parallel_exchanges_every_step_with_adamw_or_plain_sgd_or_not_at_all)
     set(config, "server.diloco.outer_optimizer", "sgd");
     set(config, "parameters.optimizer.weight_decay", "0");
     CHECK_OK(dl_check_config(config));
+    set(config, "trainer.optimizer", "muon");
+    set(config, "server.diloco.outer_optimizer", "muon");
+    set(config, "parameters.optimizer.weight_decay", "0.1");
+    CHECK_OK(dl_check_config(config));
     free(config);
     refused(DILOCO_EREFUSED, "takes gradients", "or that preset", "diloco",
             CHANGES("server.diloco.outer_optimizer", "adamw"));
+    refused(DILOCO_EREFUSED, "\"muon\" is the optimizer", "or that preset", "muloco",
+            CHANGES("server.diloco.outer_optimizer", "muon"));
 }
 
 TEST(a_delayed_nesterov_that_applies_more_momentum_than_there_is_is_refused)
@@ -544,7 +554,7 @@ TEST_MAIN(unknown_names_are_answered_with_the_nearest_and_their_place,
           fed_5_a_value_that_is_unknown_or_out_of_range_is_refused_by_its_key,
           a_heartbeat_slower_than_a_third_of_patience_is_refused,
           counts_of_replicas_that_contradict_are_refused, a_quorum_of_0_is_refused,
-          data_parallel_exchanges_every_step_with_adamw_or_plain_sgd_or_not_at_all,
+          data_parallel_exchanges_every_step_with_adamw_muon_or_plain_sgd_or_not_at_all,
           a_delayed_nesterov_that_applies_more_momentum_than_there_is_is_refused,
           swm19_a_combiner_without_its_members_is_refused_before_training,
           swm23_top_k_under_a_combiner_that_sorts_elements_is_refused, preset_single_is_one_replica,

@@ -3,6 +3,7 @@
 #include "base/run_kind.h"
 #include "combine/combine.h"
 #include "nn/inner.h"
+#include "outer/outer.h"
 #include "presets/checks_parts.h"
 #include "protocol/schedule.h"
 #include "state/paths.h"
@@ -57,16 +58,32 @@ static diloco_status check_quorum(const dl_config *config)
                    "entries without contributions: set a quorum above 0, such as 0.5");
 }
 
-/* PROTOCOL P22: the gradient of every step is sent, and the outer row is the optimizer. */
+/* PROTOCOL P22: preset data_parallel applies gradients by the inner optimizer as an outer row. Rows
+ * that are for gradients alone are refused with other presets. The row's name was checked. */
+static diloco_status check_outer_row(const dl_config *config)
+{
+    const bool gradients = dl_outer_of(config)->gradients;
+    if (!dl_preset_is(config, "data_parallel")) {
+        if (!gradients) return DILOCO_OK;
+        return dl_fail(DILOCO_EREFUSED,
+                       "server.diloco.outer_optimizer = \"%s\" is the optimizer of preset "
+                       "data_parallel and takes gradients, not movements: use nesterov, momentum "
+                       "or sgd, or that preset",
+                       config->outer_optimizer);
+    }
+    const bool applies = gradients || is(config->outer_optimizer, "sgd");
+    if (applies && is(config->outer_optimizer, config->optimizer)) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "preset data_parallel trains with adamw, muon or sgd. Here trainer.optimizer is "
+                   "\"%s\" and server.diloco.outer_optimizer is \"%s\": set both to the same one "
+                   "of these",
+                   config->optimizer, config->outer_optimizer);
+}
+
+/* PROTOCOL P22: the gradient of every step is sent. */
 static diloco_status check_data_parallel(const dl_config *config)
 {
-    if (!dl_preset_is(config, "data_parallel")) {
-        if (!is(config->outer_optimizer, "adamw")) return DILOCO_OK;
-        return dl_fail(DILOCO_EREFUSED,
-                       "server.diloco.outer_optimizer = \"adamw\" is the optimizer of preset "
-                       "data_parallel and takes gradients, not movements: use nesterov, momentum "
-                       "or sgd, or that preset");
-    }
+    if (!dl_preset_is(config, "data_parallel")) return DILOCO_OK;
     if (config->local_steps != 1 || config->local_steps_phases[0])
         return dl_fail(DILOCO_EREFUSED,
                        "preset data_parallel exchanges after every step, and "
@@ -79,13 +96,6 @@ static diloco_status check_data_parallel(const dl_config *config)
                        "preset data_parallel exchanges the whole gradient and waits for it: "
                        "server.diloco.fragments, overlap and schedule are DiLoCo's; leave them, or "
                        "take preset diloco or streaming");
-    if (!is(config->outer_optimizer, config->optimizer) ||
-        (!is(config->optimizer, "adamw") && !is(config->optimizer, "sgd")))
-        return dl_fail(DILOCO_EREFUSED,
-                       "preset data_parallel trains with adamw or sgd, as inner optimizer and as "
-                       "the outer row that applies it; here trainer.optimizer is \"%s\" and "
-                       "server.diloco.outer_optimizer is \"%s\": leave both adamw",
-                       config->optimizer, config->outer_optimizer);
     if (is(config->optimizer, "sgd") && (config->momentum > 0 || config->weight_decay > 0))
         return dl_fail(DILOCO_EREFUSED,
                        "preset data_parallel with sgd has the plain rule: set "
@@ -209,7 +219,8 @@ static diloco_status check_device(const dl_config *config)
 }
 
 const refusal dl_refusals[] = {
-    check_device,    check_tracker,       check_store,       check_faithful,    check_counts,
-    check_quorum,    check_data_parallel, check_single,      check_synchronous, check_schedule,
-    check_optimizer, check_muon,          dl_schedule_check, check_deal,        NULL,
+    check_device, check_tracker,     check_store,     check_faithful,
+    check_counts, check_quorum,      check_outer_row, check_data_parallel,
+    check_single, check_synchronous, check_schedule,  check_optimizer,
+    check_muon,   dl_schedule_check, check_deal,      NULL,
 };

@@ -45,6 +45,21 @@ TEST(plan_counts_the_combiners_memory)
     free(config);
 }
 
+TEST(plan_counts_the_memory_of_matrices_that_the_outer_step_takes_whole)
+{
+    enum { SIDE = 16, LONGER = 64 }; /* of the largest matrix: channels, ffn */
+    diloco_memory_plan adamw, muon;
+    dl_config *config = fixture_config("data_parallel");
+    CHECK_OK(diloco_train_plan(&adamw, config));
+    set(config, "trainer.optimizer", "muon");
+    set(config, "server.diloco.outer_optimizer", "muon");
+    CHECK_OK(diloco_train_plan(&muon, config));
+    CHECK_INT(adamw.momentum, muon.momentum);
+    CHECK(muon.staging - adamw.staging >=
+          4 * (muon.parameters + 2 * SIDE * LONGER + 2 * SIDE * SIDE)); /* G, X twice, S, D */
+    free(config);
+}
+
 /* ---- against a process that trains */
 
 /* Train in a process of its own; the most memory it had. */
@@ -67,16 +82,25 @@ static uint64_t measure(const dl_config *config)
     return most;
 }
 
-static void check_plan(const char *preset)
+static dl_config *wide(const char *preset)
 {
-    diloco_memory_plan p;
     dl_config *config = fixture_config(preset);
-    set(config, "trainer.local_steps_per_round", "2");
+    if (strcmp(preset, "data_parallel") != 0) set(config, "trainer.local_steps_per_round", "2");
     set(config, "trainer.eval_batches", "2");
     set(config, "parameters.model.layers", "4");
     set(config, "parameters.model.heads", "4");
     set(config, "parameters.model.channels", "256");
+    return config;
+}
+
+/* The plan of wide(preset), with `inner` as its inner and outer optimizer unless that is NULL. */
+static void check_plan(const char *preset, const char *inner)
+{
+    diloco_memory_plan p;
+    dl_config *config = wide(preset);
     set(config, "parameters.model.context", "64");
+    if (inner) set(config, "trainer.optimizer", inner);
+    if (inner) set(config, "server.diloco.outer_optimizer", inner);
     CHECK_OK(diloco_train_plan(&p, config));
     double taken = (double)measure(config), planned = (double)p.total;
     if (taken > planned || taken < 0.8 * planned)
@@ -87,22 +111,12 @@ static void check_plan(const char *preset)
 TEST(plan_matches_the_memory_of_a_training_process)
 {
     if (SANITIZED) skip();
-    check_plan("diloco");
-    check_plan("muloco");
-    check_plan("streaming"); /* fragments, and what is in flight */
-    check_plan("eager");
-    check_plan("sparse"); /* the residual */
-}
-
-static dl_config *wide(const char *preset)
-{
-    dl_config *config = fixture_config(preset);
-    if (strcmp(preset, "data_parallel") != 0) set(config, "trainer.local_steps_per_round", "2");
-    set(config, "trainer.eval_batches", "2");
-    set(config, "parameters.model.layers", "4");
-    set(config, "parameters.model.heads", "4");
-    set(config, "parameters.model.channels", "256");
-    return config;
+    check_plan("diloco", NULL);
+    check_plan("muloco", NULL);
+    check_plan("streaming", NULL); /* fragments, and what is in flight */
+    check_plan("eager", NULL);
+    check_plan("sparse", NULL);          /* the residual */
+    check_plan("data_parallel", "muon"); /* whole matrices in the outer step */
 }
 
 TEST(alg_26_vanilla_needs_at_most_two_more_copies_of_the_model_than_data_parallel)
@@ -146,6 +160,7 @@ TEST(the_library_reports_its_version_and_options)
 }
 
 TEST_MAIN(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter, plan_counts_the_combiners_memory,
+          plan_counts_the_memory_of_matrices_that_the_outer_step_takes_whole,
           alg_26_vanilla_needs_at_most_two_more_copies_of_the_model_than_data_parallel,
           plan_of_a_card_in_bf16_has_smaller_activations_and_the_cpu_refuses_it,
           plan_matches_the_memory_of_a_training_process,

@@ -198,6 +198,107 @@ TEST(data_parallel_on_one_replica_is_plain_adamw)
     free(config);
 }
 
+static dl_config *muon_config(void)
+{
+    dl_config *config = fixture_config("data_parallel");
+    set(config, "trainer.optimizer", "muon");
+    set(config, "server.diloco.outer_optimizer", "muon");
+    set(config, "trainer.rounds", "8");
+    set(config, "trainer.gradient_clip", "0.5");
+    return config;
+}
+
+/* Two products of different rounding through the iteration: 1e-5 is a twentieth of one step. */
+TEST(data_parallel_on_one_replica_is_plain_muon)
+{
+    fixture_record record = {0};
+    hand h;
+    dl_config *config = muon_config();
+    set(config, "parameters.optimizer.muon_lr", "2e-3");
+    set(config, "parameters.optimizer.muon_nesterov", "false");
+    set(config, "trainer.lr_scheduler", "cosine");
+    fixture_train(config, &record, 1);
+    hand_open(&h, config, 0);
+    for (int64_t i = 0; i < config->rounds; i++)
+        hand_step(&h);
+    check_theta_of(config, &h, 1e-5);
+    hand_close(&h);
+    fixture_record_free(&record);
+    free(config);
+}
+
+/* A hand that leaves its clipped gradient in the model. */
+static void hand_open_gradients(hand *h, const dl_config *config, size_t shard)
+{
+    *h = (hand){.shard = shard};
+    CHECK_OK(
+        dl_setup_open(&h->setup, config, (size_t)config->replicas, (size_t)config->batch_size));
+    CHECK_OK(dl_step_init(&h->step, &h->setup, true));
+    h->n = dl_model_n_parameters(h->setup.model);
+    fixture_initial(&h->setup);
+}
+
+/* Creates the inner optimizer of a hand's model, without clipping. */
+static dl_inner *inner_of(const hand *h)
+{
+    dl_inner *inner;
+    static dl_config config;
+    dl_model *model = h->setup.model;
+    config = h->setup.config;
+    config.gradient_clip = 0;
+    dl_inner_model about = {.hidden = dl_model_hidden(model),
+                            .parameters = dl_model_parameters(model),
+                            .gradients = dl_model_gradients(model),
+                            .backend = h->setup.backend,
+                            .pool = h->setup.pool};
+    about.tensors = dl_model_tensors(model, &about.n_tensors);
+    CHECK_OK(dl_inner_create(&inner, &config, &about));
+    return inner;
+}
+
+/* Replaces the first hand's gradient by the mean of both, as of one batch of both shards' samples.
+ */
+static void join_gradients(const hand h[2])
+{
+    float *g[2] = {fixture_gradients(&h[0].setup), fixture_gradients(&h[1].setup)};
+    for (size_t i = 0; i < h[0].n; i++)
+        g[0][i] = 0.5f * g[0][i] + 0.5f * g[1][i];
+    dl_backend_copy_in(h[0].setup.backend, dl_model_gradients(h[0].setup.model), g[0],
+                       h[0].n * sizeof *g[0]);
+    free(g[0]), free(g[1]);
+}
+
+TEST(data_parallel_on_two_replicas_is_muon_on_their_joined_batch)
+{
+    fixture_record records[2] = {{0}};
+    hand h[2];
+    dl_config *config = muon_config();
+    set(config, "run.replicas", "2");
+    fixture_train(config, records, 2);
+    for (size_t k = 0; k < 2; k++)
+        hand_open_gradients(&h[k], config, k);
+    dl_inner *inner = inner_of(&h[0]);
+    for (int64_t step = 0; step < config->rounds; step++) {
+        double lr;
+        CHECK_OK(dl_schedule_lr(&lr, config, (uint64_t)step, (uint64_t)config->rounds, 0));
+        for (int k = 0; k < 2; k++) {
+            const double loss = hand_step(&h[k]).loss;
+            const dl_json_value line = fixture_nth(&records[k], "step", (size_t)step);
+            CHECK_NEAR(loss, fixture_number(line, "loss"), 1e-5);
+        }
+        join_gradients(h);
+        CHECK_OK(dl_inner_step(inner, lr));
+        float *x = fixture_parameters(&h[0].setup);
+        fixture_set_parameters(&h[1].setup, x);
+        free(x);
+    }
+    check_theta_of(config, &h[0], 1e-5);
+    dl_inner_destroy(inner);
+    for (int k = 0; k < 2; k++)
+        hand_close(&h[k]), fixture_record_free(&records[k]);
+    free(config);
+}
+
 TEST(a_step_reports_its_loss_and_norm_and_a_bad_gradient_changes_nothing)
 {
     hand h;
@@ -264,6 +365,7 @@ TEST_MAIN(one_replica_with_outer_sgd_of_lr_1_is_plain_training_with_adamw,
           one_local_step_of_sgd_with_outer_sgd_of_lr_1_is_data_parallel_sgd,
           outer_sgd_of_lr_1_ends_at_the_mean_of_the_replicas_after_exactly_h_steps,
           gradient_accumulation_makes_one_step_of_many_micro_batches,
-          data_parallel_on_one_replica_is_plain_adamw,
+          data_parallel_on_one_replica_is_plain_adamw, data_parallel_on_one_replica_is_plain_muon,
+          data_parallel_on_two_replicas_is_muon_on_their_joined_batch,
           a_step_reports_its_loss_and_norm_and_a_bad_gradient_changes_nothing,
           without_an_optimizer_the_clipped_gradient_is_left_and_a_bad_one_is_zero)

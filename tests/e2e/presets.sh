@@ -29,3 +29,11 @@ for preset in $names; do
     [ "$(json preset <out)" = "$preset" ] || fail "$preset is not what the run says"
     [ "$(json done <out)" = true ] || fail "$preset is not complete"
 done
+
+# data_parallel trains by Muon if both options name it, and its log verifies.
+set -- --preset data_parallel --set server.diloco.fragments=1 --set trainer.local_steps_per_round=1 \
+    --set trainer.optimizer=muon --quiet --replicas 2
+expect_error 3 'set both to the same one' diloco train tiny.toml --store refused "$@"
+expect 0 diloco train tiny.toml --store muon "$@" --set server.diloco.outer_optimizer=muon
+expect 0 diloco verify muon
+[ "$(digest muon)" != "$(digest data_parallel)" ] || fail "muon trained as adamw"

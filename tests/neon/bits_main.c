@@ -43,6 +43,7 @@ static const struct golden {
     {"fedadagrad", "7e9c0d4630b1a4d4d32cd2561feb1a2e", "e4d2af64b749d1e47575beebd36f2af6"},
     {"delayed_nesterov", "2264f753e05e04a9f1329e58d00c204a", "c6b3cbc0085a727fb9dc8dd221ff2a89"},
     {"schedule_free", "5ae49093555e24b1fe57b9edbfd8ca06", "897d5553b1312f3a196a9e276df1739d"},
+    {"muon", "d3150b25ef3ba5d2d172021f97e43344", "dbdac4b96aa737638f051f3b494123c7"},
 };
 enum { N_GOLDENS = sizeof goldens / sizeof goldens[0] };
 
@@ -177,8 +178,10 @@ static void contribute(const dl_codec_form *form, dl_contribution_data *members,
 
 /* The whole step: state, local tensors and facts. */
 static int check_step(const dl_manifest *manifest, const dl_codec_form *form,
-                      dl_outer_scratch *scratch, const struct golden *want)
+                      const struct golden *want)
 {
+    dl_outer_scratch *scratch;
+    const dl_combine_rule mean = dl_combine_mean();
     static const uint64_t raw[MEMBERS] = {3, 1, 7};
     static const float weight[MEMBERS] = {(float)(3.0 / 11), (float)(1.0 / 11), (float)(7.0 / 11)};
     dl_contribution_data members[MEMBERS];
@@ -191,6 +194,9 @@ static int check_step(const dl_manifest *manifest, const dl_codec_form *form,
                                   .beta2 = 0.95,
                                   .eps = 1e-8,
                                   .weight_decay = 0.1,
+                                  .muon_momentum = 0.95,
+                                  .muon_nesterov = true,
+                                  .muon_steps = 5,
                                   .outer_beta1 = 0.9,
                                   .outer_beta2 = 0.99,
                                   .outer_eps = 0.1,
@@ -218,7 +224,11 @@ static int check_step(const dl_manifest *manifest, const dl_codec_form *form,
     }
     contribute(form, members, MEMBERS);
     args.outer->scalars(args.scalars, &settings);
+    if (dl_outer_scratch_create(&scratch, manifest, &mean, MEMBERS, 1) ||
+        dl_outer_scratch_reserve(scratch, manifest, args.outer))
+        fail();
     if (dl_outer_step(&s, &s, &args, &facts, scratch, NULL)) fail();
+    dl_outer_scratch_destroy(scratch);
     double numbers[] = {facts.aggregated_norm, facts.similarity, facts.divergence};
     char name[64];
     snprintf(name, sizeof name, "%s, state", want->outer);
@@ -271,23 +281,30 @@ int main(void)
         {.name = "b", .n_dims = 1, .shape = {7}},
         {.name = "w", .n_dims = 2, .shape = {300, 1000}},
         {.name = "f", .role = DILOCO_FROZEN, .n_dims = 1, .shape = {N_AVERAGED}}};
+    /* The same elements in several matrices, of which muon steps the two in the middle whole. */
+    diloco_tensor layers[] = {
+        tensors[0],
+        {.name = "in", .n_dims = 2, .shape = {90, 1000}},
+        {.name = "wide", .n_dims = 2, .shape = {30, 1000}},
+        {.name = "tall", .n_dims = 2, .shape = {600, 50}},
+        {.name = "out", .n_dims = 2, .shape = {150, 1000}},
+        tensors[2],
+    };
     static dl_config config;
-    dl_manifest manifest;
+    dl_manifest manifest, deep;
     dl_codec_form form;
-    dl_outer_scratch *scratch;
-    dl_combine_rule mean = dl_combine_mean();
     int wrong = check_complete();
     dl_config_init(&config);
     if (dl_manifest_init(&manifest, tensors, 3, false) ||
-        dl_codec_form_init(&form, &config, &manifest, 0) ||
-        dl_outer_scratch_create(&scratch, &manifest, &mean, MEMBERS, 1))
+        dl_manifest_init(&deep, layers, 6, false) ||
+        dl_codec_form_init(&form, &config, &manifest, 0))
         fail();
     for (int isa = 0; isa < DL_N_ISA; isa++) {
         if (!dl_isa_available((dl_isa)isa)) continue;
         dl_isa_use((dl_isa)isa);
         wrong += check_kernels();
         for (size_t k = 0; k < N_GOLDENS; k++)
-            wrong += check_step(&manifest, &form, scratch, &goldens[k]);
+            wrong += check_step(&deep, &form, &goldens[k]);
         for (size_t k = 0; k < sizeof codecs / sizeof codecs[0]; k++)
             wrong += check_codec(&manifest, &codecs[k]);
         for (size_t k = 0; k < N_COMBINED; k++) {
@@ -297,8 +314,8 @@ int main(void)
         }
         printf("%s: %s\n", dl_isa_name((dl_isa)isa), wrong ? "wrong" : "the bits of the goldens");
     }
-    dl_outer_scratch_destroy(scratch);
     dl_codec_form_deinit(&form);
+    dl_manifest_deinit(&deep);
     dl_manifest_deinit(&manifest);
     return wrong != 0;
 }
