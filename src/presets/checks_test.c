@@ -278,6 +278,8 @@ TEST(data_parallel_exchanges_every_step_with_adamw_muon_or_plain_sgd_or_not_at_a
             CHANGES("trainer.optimizer", "qhadamw"));
     refused(DILOCO_EREFUSED, "plain rule", "take adamw", "data_parallel",
             CHANGES("trainer.optimizer", "sgd", "server.diloco.outer_optimizer", "sgd"));
+    refused(DILOCO_EREFUSED, "decays tensors of two or more", "weight_decay 0", "data_parallel",
+            CHANGES("parameters.optimizer.decay_of", "all"));
     dl_config *config = fixture_config("data_parallel");
     set(config, "trainer.optimizer", "sgd");
     set(config, "server.diloco.outer_optimizer", "sgd");

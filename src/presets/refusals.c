@@ -100,6 +100,10 @@ static diloco_status check_data_parallel(const dl_config *config)
         return dl_fail(DILOCO_EREFUSED,
                        "preset data_parallel with sgd has the plain rule: set "
                        "parameters.optimizer.momentum and weight_decay to 0, or take adamw");
+    if (config->decayed == DL_DECAYED_ALL && config->weight_decay > 0)
+        return dl_fail(DILOCO_EREFUSED,
+                       "preset data_parallel decays tensors of two or more dimensions alone: leave "
+                       "parameters.optimizer.decay_of \"matrices\", or set weight_decay 0");
     if (config->local_mix > 0 || config->on_uncounted == DL_UNCOUNTED_KEEP)
         return dl_fail(DILOCO_EREFUSED,
                        "preset data_parallel moves only the shared parameters, so a replica has "
