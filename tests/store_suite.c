@@ -286,6 +286,28 @@ static const char long_component[] = /* 256 bytes */
     "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"
     "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
 
+/* Stores that cannot read parts say so, and their users read whole objects. */
+TEST(a_part_is_read_of_the_version_that_was_seen_first)
+{
+    static const char text[] = "0123456789";
+    dl_store_part part = {.begin = 2, .end = 5};
+    listener l = {0};
+    const dl_sink sink = {&l, listen_begin, listen_piece};
+    if (!dl_store_reads_parts(store)) return;
+    CHECK_OK(dl_store_put(store, "a", text, 10, DL_NEVER));
+    CHECK_OK(dl_store_read_part(store, "a", &part, sink, DL_NEVER));
+    CHECK_INT(10, l.announced);
+    CHECK_INT(3, l.got);
+    CHECK(part.version[0]);
+    part.begin = 8, part.end = 30;
+    CHECK_OK(dl_store_read_part(store, "a", &part, sink, DL_NEVER));
+    CHECK_INT(5, l.got);
+    CHECK_OK(dl_store_put(store, "a", "another one", 11, DL_NEVER));
+    CHECK_STATUS(DILOCO_EPROTO, dl_store_read_part(store, "a", &part, sink, DL_NEVER));
+    CHECK_STATUS(DILOCO_ENOENT, dl_store_read_part(store, "none", &part, sink, DL_NEVER));
+    CHECK_INT(5, l.got);
+}
+
 TEST(no_key_leaves_the_store)
 {
     const char *bad[] = {"",     "/",     "/a",     "a/",    "a//b",        ".",        "..",
@@ -725,6 +747,7 @@ int store_suite_run(const store_row *r)
         SUITE(put_makes_and_replaces),
         SUITE(get_appends_and_leaves_the_buffer_alone_on_error),
         SUITE(a_sink_hears_the_length_first_and_can_stop_the_read),
+        SUITE(a_part_is_read_of_the_version_that_was_seen_first),
         SUITE(no_key_leaves_the_store),
         SUITE(the_longest_key_works_and_a_longer_one_is_refused),
         SUITE(a_prefix_is_a_whole_folder),

@@ -18,6 +18,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -373,6 +374,35 @@ static diloco_status feed(dl_file_store *fs, int fd, const struct stat *before, 
     return DILOCO_OK;
 }
 
+/* A file that is replaced has another number, and one that is written in place another time. */
+static void version_of(char *out, size_t cap, const struct stat *st)
+{
+    snprintf(out, cap, "%ju-%jd-%jd.%09ld", (uintmax_t)st->st_ino, (intmax_t)st->st_size,
+             (intmax_t)st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
+}
+
+static diloco_status feed_part(dl_file_store *fs, int fd, const struct stat *st, const char *key,
+                               dl_store_part *part, dl_sink sink, dl_time until)
+{
+    char version[sizeof part->version];
+    version_of(version, sizeof version, st);
+    if (part->begin >= (size_t)st->st_size || (*part->version && strcmp(part->version, version)))
+        return dl_fail(DILOCO_EPROTO, "%s in store %s changed while it was read", key, fs->root);
+    memcpy(part->version, version, sizeof version);
+    DL_TRY(sink.begin(sink.context, (size_t)st->st_size));
+    const size_t end = dl_size_min(part->end, (size_t)st->st_size);
+    for (size_t at = part->begin; at < end;) {
+        DL_TRY(dl_store_check(fs->aborted, until, key));
+        ssize_t n = pread(fd, fs->piece, dl_size_min(end - at, DL_STORE_PIECE), (off_t)at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return dl_file_store_fail(fs, errno, "read", key);
+        if (n == 0) return dl_fail(DILOCO_EPROTO, "%s in store %s was cut short", key, fs->root);
+        DL_TRY(sink.piece(sink.context, fs->piece, (size_t)n));
+        at += (size_t)n;
+    }
+    return DILOCO_OK;
+}
+
 /* A name that is taken by something other than an object reads as a damaged object. A reader that
  * found nothing there would try to create it again and again. */
 static diloco_status not_there(dl_file_store *fs, const char *key)
@@ -394,6 +424,20 @@ static diloco_status file_read(void *self, const char *key, dl_sink sink, dl_tim
     if (status == DILOCO_ENOENT) return not_there(fs, key);
     DL_TRY(status);
     status = feed(fs, fd, &st, key, sink, until);
+    close(fd);
+    return status;
+}
+
+static diloco_status file_read_part(void *self, const char *key, dl_store_part *part, dl_sink sink,
+                                    dl_time until)
+{
+    dl_file_store *fs = self;
+    struct stat st;
+    int fd;
+    diloco_status status = dl_file_store_object(fs, key, &fd, &st);
+    if (status == DILOCO_ENOENT) return not_there(fs, key);
+    DL_TRY(status);
+    status = feed_part(fs, fd, &st, key, part, sink, until);
     close(fd);
     return status;
 }
@@ -440,6 +484,7 @@ const dl_store_kind dl_store_file = {
     .create = file_create,
     .put = file_put,
     .read = file_read,
+    .read_part = file_read_part,
     .list = dl_file_store_list,
     .remove = file_remove,
     .wait = dl_file_store_wait,

@@ -31,6 +31,10 @@ typedef struct dl_store_kind {
     /* DILOCO_ENOENT if the name is free. The sink hears the length first, then the bytes in
      * order. */
     diloco_status (*read)(void *self, const char *key, dl_sink sink, dl_time until);
+    /* Optional: NULL means that objects are read only whole. As `read`, of a part; the sink hears
+     * the length of the whole object. DILOCO_EPROTO: the object has another version. */
+    diloco_status (*read_part)(void *self, const char *key, dl_store_part *part, dl_sink sink,
+                               dl_time until);
     /* Keys ascend. A status of `found` other than OK ends the walk and is returned. */
     diloco_status (*list)(void *self, const char *prefix, const char *after, dl_found_fn found,
                           void *context, dl_time until);

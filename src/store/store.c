@@ -245,6 +245,53 @@ diloco_status dl_store_read(dl_store *store, const char *key, dl_sink sink, dl_t
     return leave(store, key, read_object(store, key, sink, until));
 }
 
+bool dl_store_reads_parts(const dl_store *store)
+{
+    return store->kind->read_part;
+}
+
+/* Bytes of a part, which may be no more than were asked for. */
+typedef struct part_meter {
+    dl_store *store;
+    const char *key;
+    dl_sink sink;
+    size_t most, got;
+} part_meter;
+
+static diloco_status part_begin(void *context, size_t len)
+{
+    part_meter *m = context;
+    return m->sink.begin(m->sink.context, len);
+}
+
+static diloco_status part_piece(void *context, const void *data, size_t len)
+{
+    part_meter *m = context;
+    m->store->counts.bytes_received += len;
+    if (len > m->most - m->got)
+        return dl_fail(DILOCO_EPROTO, "%s in %s: more than the %zu bytes of a part came", m->key,
+                       m->store->url, m->most);
+    m->got += len;
+    return m->sink.piece(m->sink.context, data, len);
+}
+
+static diloco_status read_part(dl_store *store, const char *key, dl_store_part *part, dl_sink sink,
+                               dl_time until)
+{
+    part_meter m = {store, key, sink, part->end - part->begin, 0};
+    const dl_sink metered = {.context = &m, .begin = part_begin, .piece = part_piece};
+    DL_TRY(enter(store, key, until));
+    store->counts.n_get++;
+    return store->kind->read_part(store->self, key, part, metered, until);
+}
+
+diloco_status dl_store_read_part(dl_store *store, const char *key, dl_store_part *part,
+                                 dl_sink sink, dl_time until)
+{
+    DL_ASSERT(store->kind->read_part && part->begin < part->end);
+    return leave(store, key, read_part(store, key, part, sink, until));
+}
+
 typedef struct into_buf {
     dl_buf *out;
     const char *key;

@@ -56,6 +56,14 @@ typedef struct dl_sink {
     diloco_status (*piece)(void *context, const void *data, size_t len);
 } dl_sink;
 
+/* A part of an object: bytes begin to end - 1, of which the object has at least one. */
+typedef struct dl_store_part {
+    size_t begin, end;
+    /* The version that the object must have; "": any, and the read sets it. It remains "" if the
+     * store does not say it. */
+    char version[256];
+} dl_store_part;
+
 /* Called for each key of a listing, with the size of its object (dl_store_list). */
 typedef diloco_status (*dl_found_fn)(void *context, const char *key, size_t len);
 

@@ -537,7 +537,8 @@ static diloco_status refuse_read(void *context, dl_web_exchange *x)
 }
 
 /* Large objects are read in ranges, several at a time (web_read.c). */
-diloco_status dl_bucket_read_plain(dl_bucket *b, const char *name, dl_sink sink, dl_time until)
+diloco_status dl_bucket_read_plain(dl_bucket *b, const char *name, dl_web_position *at,
+                                   dl_sink sink, dl_time until)
 {
     dl_bucket_request r = {.method = "GET", .name = name};
     asking a = {.b = b, .r = &r};
@@ -545,7 +546,8 @@ diloco_status dl_bucket_read_plain(dl_bucket *b, const char *name, dl_sink sink,
                             .width = b->parallel,
                             .context = &a,
                             .prepare = prepare_read,
-                            .refused = refuse_read};
+                            .refused = refuse_read,
+                            .at = at};
     snprintf(a.what, sizeof a.what, "%s in %s", name, b->label);
     DL_TRY(dl_bucket_renew(b, until));
     diloco_status status = dl_web_read(b->web, &source, sink, until);
@@ -558,4 +560,15 @@ diloco_status dl_bucket_read_plain(dl_bucket *b, const char *name, dl_sink sink,
 diloco_status dl_bucket_read(void *self, const char *key, dl_sink sink, dl_time until)
 {
     return dl_bulk_read(self, key, sink, until);
+}
+
+/* The objects of a user are no pointers to big ones, which only a run has. */
+diloco_status dl_bucket_read_part(void *self, const char *key, dl_store_part *part, dl_sink sink,
+                                  dl_time until)
+{
+    dl_web_position at = {.begin = part->begin, .end = part->end};
+    memcpy(at.etag, part->version, sizeof at.etag);
+    const diloco_status status = dl_bucket_read_plain(self, key, &at, sink, until);
+    memcpy(part->version, at.etag, sizeof at.etag);
+    return status;
 }

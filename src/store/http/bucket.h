@@ -147,6 +147,8 @@ diloco_status dl_bucket_put(void *self, const char *key, const void *data, size_
 diloco_status dl_bucket_read(void *self, const char *key, dl_sink sink, dl_time until);
 diloco_status dl_bucket_list(void *self, const char *prefix, const char *after, dl_found_fn found,
                              void *context, dl_time until);
+diloco_status dl_bucket_read_part(void *self, const char *key, dl_store_part *part, dl_sink sink,
+                                  dl_time until);
 diloco_status dl_bucket_remove(void *self, const char *key, dl_time until);
 bool dl_bucket_vouches(const void *self);
 void dl_bucket_traffic(const void *self, dl_store_counters *counts);
@@ -157,7 +159,7 @@ void dl_bucket_close(void *self);
 #define DL_BUCKET_KIND                                                                             \
     .pause_min = DL_BUCKET_PAUSE_MIN, .pause_max = DL_BUCKET_PAUSE_MAX, .close = dl_bucket_close,  \
     .create = dl_bucket_create, .put = dl_bucket_put, .read = dl_bucket_read,                      \
-    .list = dl_bucket_list, .remove = dl_bucket_remove, .vouches = dl_bucket_vouches,              \
-    .traffic = dl_bucket_traffic
+    .read_part = dl_bucket_read_part, .list = dl_bucket_list, .remove = dl_bucket_remove,          \
+    .vouches = dl_bucket_vouches, .traffic = dl_bucket_traffic
 
 #endif

@@ -375,7 +375,7 @@ static diloco_status read_bulk(dl_bucket *b, const char *key, const dl_pointer *
     dl_sink checked = {&c, check_begin, check_piece};
     name_of(name, key, pointer);
     dl_digest_begin(&c.digest);
-    DL_TRY(dl_bucket_read_plain(b, name, checked, until));
+    DL_TRY(dl_bucket_read_plain(b, name, NULL, checked, until));
     if (!dl_hash_equal(dl_digest_end(&c.digest), pointer->digest))
         return dl_fail(DILOCO_EPROTO, "%s in %s: its bulk does not have the digest of its pointer",
                        key, b->label);
@@ -387,7 +387,7 @@ diloco_status dl_bulk_read(dl_bucket *b, const char *key, dl_sink sink, dl_time 
     sniffer s = {.sink = sink, .halves = b->halves};
     dl_sink sniffed = {&s, sniff_begin, sniff_piece};
     dl_pointer pointer;
-    DL_TRY(dl_bucket_read_plain(b, key, sniffed, until));
+    DL_TRY(dl_bucket_read_plain(b, key, NULL, sniffed, until));
     if (!s.holds) return DILOCO_OK;
     if (dl_pointer_read(&pointer, s.held, s.n)) return read_bulk(b, key, &pointer, sink, until);
     if (b->halves && may_become_pointer(s.held, s.n))

@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "store/http/bucket.h"
+#include "store/http/web_read.h"
 
 /* ---- pointers: the objects at the keys of big objects */
 
@@ -52,7 +53,8 @@ diloco_status dl_bulk_sweep(dl_bucket *b, dl_time until);
 
 diloco_status dl_bucket_put_small(dl_bucket *b, const char *key, const dl_span *spans,
                                   size_t n_spans, bool *taken, dl_time until);
-diloco_status dl_bucket_read_plain(dl_bucket *b, const char *name, dl_sink sink, dl_time until);
+diloco_status dl_bucket_read_plain(dl_bucket *b, const char *name, dl_web_position *at,
+                                   dl_sink sink, dl_time until); /* `at` NULL: all of it */
 diloco_status dl_bucket_delete(dl_bucket *b, const char *name, dl_time until);
 
 /* Credentials that are good for a while. */

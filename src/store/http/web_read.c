@@ -21,7 +21,7 @@ typedef struct reading {
     dl_web_position own; /* where `at` is when the caller has none */
     dl_web_position *at; /* its etag is "": none yet, or the server has none */
     bool known;          /* the length is, and the sink has heard it */
-    size_t total;
+    size_t total, limit; /* the object's length; where this read ends */
     dl_web_batch batch; /* exchange i is range i */
     bool whole;         /* all of it in one answer: of an empty object no range can be had */
     bool empty;         /* the server says that there is no byte 0 */
@@ -63,7 +63,8 @@ static diloco_status learn(reading *r, dl_web_exchange *x, size_t total)
                        begin);
     r->known = true;
     r->total = total;
-    if (!r->whole && total > 0) r->batch.n = (total - begin - 1) / r->source->range + 1;
+    r->limit = r->at->end ? dl_size_min(r->at->end, total) : total;
+    if (!r->whole && total > 0) r->batch.n = (r->limit - begin - 1) / r->source->range + 1;
     /* A weak one matches nothing. */
     if (etag && strncmp(etag, "W/", 2) && strlen(etag) < sizeof r->at->etag)
         strcpy(r->at->etag, etag);
@@ -92,7 +93,8 @@ static diloco_status check_head(reading *r, dl_web_exchange *x)
         const char *len = dl_web_response_header(x, "Content-Length");
         if (!len) return dl_fail(DILOCO_EPROTO, "%s: the server gives no length", x->what);
         total = strtoull(len, NULL, 10);
-        if (asked != 0) return dl_fail(DILOCO_EPROTO, "%s: the server does not do ranges", x->what);
+        if (asked != 0 || (r->at->end && r->at->end < total))
+            return dl_fail(DILOCO_EPROTO, "%s: the server does not do ranges", x->what);
     }
     return learn(r, x, total);
 }
@@ -152,9 +154,9 @@ static diloco_status prepare(void *context, dl_web_exchange *x)
     batch_context *c = context;
     reading *r = c->r;
     char range[64];
-    size_t begin = first_of(r, x->index);
-    snprintf(range, sizeof range, "bytes=%zu-%zu", begin + x->delivered,
-             begin + r->source->range - 1);
+    size_t begin = first_of(r, x->index), end = begin + r->source->range;
+    if (r->at->end) end = dl_size_min(end, r->at->end);
+    snprintf(range, sizeof range, "bytes=%zu-%zu", begin + x->delivered, end - 1);
     lane *l = &c->lanes[x->index % DL_WEB_WIDTH];
     *l = (lane){r, x, false};
     DL_TRY(r->source->prepare(r->source->context, x, r->whole ? NULL : range,
@@ -182,7 +184,7 @@ static diloco_status finish(void *context, dl_web_exchange *x)
     if (!c->lanes[x->index % DL_WEB_WIDTH].looked) DL_TRY(check_head(r, x)); /* of no bytes */
     if (r->empty) return DILOCO_OK;
     size_t range = x->index, begin = first_of(r, range);
-    size_t len = r->whole ? r->total : dl_size_min(r->total - begin, r->source->range);
+    size_t len = r->whole ? r->total : dl_size_min(r->limit - begin, r->source->range);
     if (x->delivered != len)
         return dl_fail(DILOCO_EPROTO, "%s: %zu bytes came for %zu asked", x->what, x->delivered,
                        len);

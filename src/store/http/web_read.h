@@ -11,9 +11,12 @@
 
 #include "store/http/web.h"
 
-/* Where a read of an object begins, and of which version. */
+/* Where a read of an object begins and ends, and of which version. */
 typedef struct dl_web_position {
     size_t begin; /* the bytes before are not read; below the object's length */
+    /* The bytes from here on are not read; 0, or beyond the object's end: all are. A server that
+     * answers with the whole object is then refused with DILOCO_EPROTO. */
+    size_t end;
     /* The strong ETag that the object must have; "" with begin 0: any. Set by the first answer;
      * "" if the server gives none. */
     char etag[256];

@@ -166,6 +166,25 @@ TEST(a_read_from_a_position_gets_the_rest_of_that_version)
     script_stop(&server);
 }
 
+TEST(a_read_up_to_a_position_asks_for_no_byte_after_it)
+{
+    SCRIPT(PART("2-5/20", "4", "2345"), PART("6-8/20", "3", "678"),
+           "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n0123456789", PART("8-9/10", "2", "89"));
+    CHECK_OK(read_from(&r, &server, 1, (dl_web_position){.begin = 2, .end = 9, .etag = "\"v1\""}));
+    CHECK_STR("2345678", r.got);
+    CHECK_INT(20, r.announced);
+    CHECK_CONTAINS("\r\nRange: bytes=2-5\r\n", server.requests[0]);
+    CHECK_CONTAINS("\r\nRange: bytes=6-8\r\n", server.requests[1]);
+    /* A server without ranges would send all of a large object. */
+    CHECK_STATUS(DILOCO_EPROTO, read_from(&r, &server, 1, (dl_web_position){.end = 4}));
+    CHECK_CONTAINS("does not do ranges", diloco_error_text());
+    CHECK_STR("", r.at.etag);
+    /* The object ends before the position. */
+    CHECK_OK(read_from(&r, &server, 1, (dl_web_position){.begin = 8, .end = 12, .etag = "\"v1\""}));
+    CHECK_STR("89", r.got);
+    script_stop(&server);
+}
+
 TEST(the_version_that_was_read_is_reported)
 {
     SCRIPT(PART("0-2/3", "3", "abc"));
@@ -318,5 +337,6 @@ TEST_MAIN(ranges_of_an_object_are_of_the_version_first_seen, a_small_object_is_o
           an_empty_object_has_no_range, a_range_of_an_empty_object_is_empty,
           a_server_without_ranges_sends_all_at_once, a_broken_range_resumes_where_it_stopped,
           a_read_from_a_position_gets_the_rest_of_that_version,
-          the_version_that_was_read_is_reported, parts_of_two_objects_never_mix,
-          a_refusal_is_the_sources_to_word, ranges_in_any_order_are_one_stream)
+          a_read_up_to_a_position_asks_for_no_byte_after_it, the_version_that_was_read_is_reported,
+          parts_of_two_objects_never_mix, a_refusal_is_the_sources_to_word,
+          ranges_in_any_order_are_one_stream)
