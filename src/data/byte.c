@@ -1,6 +1,8 @@
 /* byte.c - the byte tokenizer: token i is byte i. It has neither file nor state: `self` is NULL. */
 #include "data/tokenizer.h"
 
+#include <string.h>
+
 static int32_t count(const void *self)
 {
     (void)self;
@@ -29,6 +31,11 @@ static diloco_status encode(const void *self, int32_t *tokens, size_t *n, const 
     for (size_t i = 0; i < len; i++)
         tokens[i] = (unsigned char)from[i];
     return DILOCO_OK;
+}
+
+bool dl_tokenizer_has_file(const char *name)
+{
+    return strcmp(name, dl_tokenizer_byte.name) != 0;
 }
 
 const dl_tokenizer dl_tokenizer_byte = {.name = "byte", .n = count, .text = text, .encode = encode};

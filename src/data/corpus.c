@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,18 +30,33 @@ static dl_corpus_file *next_file(dl_corpus *corpus)
     return file;
 }
 
-static diloco_status add_file(dl_corpus *corpus, const char *path)
+static diloco_status add_arrival(dl_corpus *corpus, const dl_arrival *arrival)
 {
     dl_corpus_file *file = next_file(corpus);
-    if (file) file->path = strdup(path);
+    if (file) file->path = strdup(arrival->path);
     if (!file || !file->path) return dl_fail(DILOCO_ENOMEM, "out of memory for the list of files");
     corpus->n_files++;
 
-    DL_TRY(dl_map_open(&file->map, path));
+    file->arriving = arrival->file;
+    file->map = arrival->map;
+    if (!file->arriving) DL_TRY(dl_map_open(&file->map, file->path));
     diloco_status status = corpus->kind->find(&file->offset, &file->n, &file->map);
-    if (status) return dl_fail_context(status, "%s", path);
+    if (status) return dl_fail_context(status, "%s", file->path);
     corpus->n += file->n;
     return DILOCO_OK;
+}
+
+static diloco_status add_file(dl_corpus *corpus, const char *path)
+{
+    return add_arrival(corpus, &(dl_arrival){.path = path});
+}
+
+/* Adds a file that may be still arriving. */
+static diloco_status on_arrival(void *context, const dl_arrival *arrival)
+{
+    dl_corpus *corpus = context;
+    if (arrival->file) corpus->arrivals = dl_arrivals_now();
+    return add_arrival(corpus, arrival);
 }
 
 /* Returns true if the kind reads a file of this name from a folder. A file that is named in the
@@ -99,7 +115,11 @@ static diloco_status add_folder(dl_corpus *corpus, const char *path)
 static diloco_status add_path(dl_corpus *corpus, const char *path, const char *option)
 {
     struct stat st;
+    const dl_arrivals *arrivals = dl_arrivals_now();
+    bool known = false;
     if (!*path) return dl_fail(DILOCO_EINVAL, "%s: an empty name in the list", option);
+    if (arrivals) DL_TRY(arrivals->each(arrivals->self, &known, path, on_arrival, corpus));
+    if (known) return DILOCO_OK;
     if (stat(path, &st)) {
         diloco_status status = dl_fail_errno(errno, "open", path);
         return dl_fail_context(status, "%s", option);
@@ -145,7 +165,7 @@ diloco_status dl_corpus_open(dl_corpus *out, const dl_source_kind *kind, const c
 void dl_corpus_close(dl_corpus *corpus)
 {
     for (size_t i = 0; i < corpus->n_files; i++) {
-        dl_map_close(&corpus->files[i].map);
+        if (!corpus->files[i].arriving) dl_map_close(&corpus->files[i].map);
         free(corpus->files[i].path);
     }
     free(corpus->files);
@@ -187,11 +207,70 @@ void dl_corpus_read(const dl_corpus *corpus, int32_t *out, uint64_t first, size_
     }
 }
 
+/* ---- files that are still arriving */
+
+/* Bytes of one token: find() has compared the length of the file with the number of tokens. */
+static size_t width_of(const dl_corpus_file *file)
+{
+    return (file->map.len - file->offset) / file->n;
+}
+
+void dl_corpus_want(const dl_corpus *corpus, uint64_t first, uint64_t n, bool now)
+{
+    if (!corpus->arrivals || first >= corpus->n) return;
+    if (n > corpus->n - first) n = corpus->n - first;
+    for (const dl_corpus_file *file = n ? file_of(corpus, first) : NULL; n > 0; file++) {
+        const uint64_t at = first - file->first, left = file->n - at, part = n < left ? n : left;
+        if (part && file->arriving)
+            corpus->arrivals->want(file->arriving, file->offset + (size_t)at * width_of(file),
+                                   (size_t)part * width_of(file), now);
+        first += part;
+        n -= part;
+    }
+}
+
+/* Waits for a part of one file, and checks its tokens a few at a time. */
+static diloco_status await_part(const dl_corpus *corpus, const dl_corpus_file *file, size_t at,
+                                size_t n, size_t vocab)
+{
+    int32_t tokens[256];
+    if (!file->arriving || n == 0) return DILOCO_OK;
+    DL_TRY(corpus->arrivals->await(file->arriving, file->offset + at * width_of(file),
+                                   n * width_of(file)));
+    for (size_t done = 0; done < n; done += 256) {
+        const size_t some = dl_size_min(n - done, 256);
+        corpus->kind->read(tokens, tokens_of(file), at + done, some);
+        for (size_t i = 0; i < some; i++)
+            if (tokens[i] < 0 || (size_t)tokens[i] >= vocab)
+                return dl_fail(DILOCO_EINVAL,
+                               "%s has the token %" PRIu32 ", but the vocabulary has %zu tokens: "
+                               "encode the data with the run's tokenizer, or begin a run with a "
+                               "larger parameters.model.vocab",
+                               file->path, (uint32_t)tokens[i], vocab);
+    }
+    return DILOCO_OK;
+}
+
+diloco_status dl_corpus_await(const dl_corpus *corpus, uint64_t first, size_t n, size_t vocab)
+{
+    DL_ASSERT(first <= corpus->n && n <= corpus->n - first);
+    if (!corpus->arrivals || n == 0) return DILOCO_OK;
+    for (const dl_corpus_file *file = file_of(corpus, first); n > 0; file++) {
+        const size_t at = (size_t)(first - file->first), part = dl_size_min(n, file->n - at);
+        DL_TRY(await_part(corpus, file, at, part, vocab));
+        first += part;
+        n -= part;
+    }
+    return DILOCO_OK;
+}
+
+/* ---- all of the data */
+
 diloco_status dl_corpus_check_vocab(const dl_corpus *corpus, size_t vocab, int32_t *largest)
 {
     for (size_t i = 0; i < corpus->n_files; i++) {
         const dl_corpus_file *file = &corpus->files[i];
-        if (file->n == 0) continue;
+        if (file->n == 0 || file->arriving) continue;
         int32_t token = corpus->kind->largest(tokens_of(file), file->n);
         if ((size_t)token >= vocab)
             return dl_fail(

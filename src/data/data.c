@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The table of sources. A source has either tokens or images. */
+/* A source has either tokens or images. */
 static const struct {
     const dl_source_kind *tokens;
     const dl_image_kind *images;
@@ -41,10 +41,9 @@ enum {
     N_TOKENIZERS = sizeof tokenizers / sizeof tokenizers[0]
 };
 
-/* A shard. */
-typedef struct piece {
-    uint64_t first; /* item of its first sample, where they come one after the other */
-    uint64_t n;     /* samples */
+typedef struct piece { /* a shard */
+    uint64_t first;    /* item of its first sample, where they come one after the other */
+    uint64_t n;        /* samples */
 } piece;
 
 typedef struct text_coding {
@@ -69,6 +68,7 @@ struct dl_data {
     bool whole, augment; /* every shard is all of the training part; data.augment */
     uint64_t seed;       /* run.seed; the sampler has data.random_seed */
     size_t stride;       /* items from a sample to the next */
+    size_t limit;        /* tokens of files that are still arriving are below it */
     uint64_t n_train, test_first, n_test; /* items */
     piece *shards;                        /* owned */
     size_t n_shards;
@@ -136,7 +136,6 @@ static diloco_status find_tokenizer(dl_data *data, const dl_config *config)
     return DILOCO_OK;
 }
 
-/* The number of the tokenizer's tokens. */
 static size_t n_words(const dl_data *data)
 {
     return (size_t)data->text.tokenizer->n(data->text.words);
@@ -280,6 +279,17 @@ static diloco_status check_images(const dl_data *data, const dl_config *config)
                    config->test_fraction, data->n_train, config->train_path);
 }
 
+/* Sets the limit of tokens that nothing has read yet, and raises *largest to the largest below. */
+static diloco_status set_limit(dl_data *data, size_t limit, int32_t *largest)
+{
+    data->limit = data->text.words ? dl_size_min(limit, n_words(data)) : limit;
+    if (!data->train.arrivals && !data->own_test.arrivals) return DILOCO_OK;
+    *largest = (int32_t)dl_size_min(data->limit - 1, INT32_MAX);
+    if (data->limit < SIZE_MAX) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "the largest token of data that is still arriving is not known: "
+                                  "set parameters.model.vocab");
+}
+
 /* Sets the vocabulary. It reads every token once, to find the largest; a later token beyond the
  * vocabulary would index past the embedding. */
 static diloco_status set_tokens(dl_data *data, const dl_config *config)
@@ -288,6 +298,7 @@ static diloco_status set_tokens(dl_data *data, const dl_config *config)
     size_t given = (size_t)config->vocab, limit = given ? given : SIZE_MAX;
     DL_TRY(dl_corpus_check_vocab(&data->train, limit, &largest));
     DL_TRY(dl_corpus_check_vocab(&data->own_test, limit, &largest));
+    DL_TRY(set_limit(data, limit, &largest));
     data->text.spoken = (size_t)largest < n_words(data);
     if (!data->text.spoken && data->text.words)
         return dl_fail(DILOCO_EINVAL,
@@ -313,7 +324,7 @@ static void set_digest(dl_data *data)
     dl_hash_to_hex(data->digest, dl_digest_end(&stream));
 }
 
-/* Opens everything. Files are opened before shards are cut, as their length decides the cut. */
+/* Files are opened before shards are cut, as their length decides the cut. */
 static diloco_status open_data(dl_data *data, const dl_config *config, size_t n_shards)
 {
     size_t row;
@@ -327,7 +338,6 @@ static diloco_status open_data(dl_data *data, const dl_config *config, size_t n_
     return DILOCO_OK;
 }
 
-/* Opens no data file. */
 static diloco_status open_words(dl_data *data, const dl_config *config)
 {
     size_t row;
@@ -341,7 +351,6 @@ static diloco_status open_words(dl_data *data, const dl_config *config)
     return DILOCO_OK;
 }
 
-/* Opens everything, or with n_shards 0 the description alone. */
 static diloco_status open_either(dl_data **out, const dl_config *config, size_t n_shards)
 {
     *out = NULL;
@@ -413,7 +422,7 @@ const char *dl_data_digest(const dl_data *data)
     return data->digest;
 }
 
-/* Makes room for the samples of a shard. The room of the largest shard so far is kept. */
+/* The room of the largest shard so far is kept. */
 static diloco_status make_room(dl_data *data, uint64_t n)
 {
     uint32_t *list = realloc(data->list, n * sizeof *list);
@@ -496,6 +505,34 @@ void dl_data_batch(const dl_data *data, void *inputs, int32_t *targets, size_t s
         input += dl_sample_bytes(&data->sample);
         targets += data->sample.length;
     }
+}
+
+/* ---- data that is still arriving */
+
+enum { AHEAD = 256 }; /* samples after a batch that are asked for while it is computed */
+
+diloco_status dl_data_await(const dl_data *data, size_t shard, uint64_t first, size_t rows)
+{
+    const dl_corpus *c = &data->train;
+    const size_t len = data->stride + 1;
+    if (!c->arrivals) return DILOCO_OK;
+    for (size_t i = 0; i < rows + AHEAD; i++)
+        dl_corpus_want(c, sample_begin(data, shard, first + i), len, i < rows);
+    for (size_t i = 0; i < rows; i++)
+        DL_TRY(dl_corpus_await(c, sample_begin(data, shard, first + i), len, data->limit));
+    return DILOCO_OK;
+}
+
+diloco_status dl_data_await_test(const dl_data *data, uint64_t first, size_t rows)
+{
+    const dl_corpus *c = data->test;
+    const uint64_t begin = first * data->stride, left = data->n_test - begin;
+    const uint64_t at = data->test_first + begin;
+    const size_t len = rows * data->stride + 1;
+    if (data->kind || !c->arrivals || begin >= data->n_test) return DILOCO_OK;
+    dl_corpus_want(c, at, len, true);
+    dl_corpus_want(c, at + len, len, false);
+    return dl_corpus_await(c, at, left < len ? (size_t)left : len, data->limit);
 }
 
 /* ---- validation: window w has the targets w T + 1 … w T + T */

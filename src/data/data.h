@@ -32,7 +32,8 @@ typedef struct dl_data dl_data;
  *
  * Returns DILOCO_ENOENT or DILOCO_EIO if a path does not exist or cannot be read. Returns
  * DILOCO_EINVAL for no path, no files in a folder, an unknown source or tokenizer, and no data. It
- * also does for a token that parameters.model.vocab or the tokenizer has no place for. So it does
+ * also does for a token that parameters.model.vocab or the tokenizer has no place for, except in
+ * files that are still arriving, which dl_data_await checks. So it does
  * if a shard or the validation part has fewer tokens than one sequence; the text has the path and
  * both lengths. Returns DILOCO_EREFUSED for text with a tokenizer other than byte, which has to be
  * prepared first, DILOCO_EPROTO for a file that is damaged or of another kind, and DILOCO_ENOMEM.
@@ -62,6 +63,15 @@ DL_MUST_CHECK diloco_status dl_data_take(dl_data *data, size_t shard);
 uint64_t dl_data_all_samples(const dl_data *data);
 /* Returns the class of a sample of the whole training part; for images only. */
 int32_t dl_data_class(const dl_data *data, uint64_t sample);
+
+/* dl_data_await waits until these samples have arrived, if files of the data are still arriving
+ * (data/arrivals.h), and asks for the ones after them. dl_data_await_test does
+ * this for validation samples. Call one of them before each read. Returns DILOCO_EINVAL for a token
+ * beyond the vocabulary, and the errors of dl_arrivals. One thread at a time. With whole files both
+ * do nothing. */
+DL_MUST_CHECK diloco_status dl_data_await(const dl_data *data, size_t shard, uint64_t first,
+                                          size_t rows);
+DL_MUST_CHECK diloco_status dl_data_await_test(const dl_data *data, uint64_t first, size_t rows);
 
 /* Reads samples first … first+rows-1 of a shard, in the layout of base/sample.h: rows inputs and
  * rows targets. Targets of tokens are the inputs shifted by one. Training images are augmented

@@ -33,4 +33,7 @@ typedef struct dl_tokenizer {
 DL_TOKENIZERS(DL_DECLARE)
 #undef DL_DECLARE
 
+/* Returns false for the tokenizer of bytes, which needs no file, and true for any other name. */
+bool dl_tokenizer_has_file(const char *name);
+
 #endif

@@ -10,6 +10,8 @@
  * little-endian, and not a byte more. */
 #include "data/corpus.h"
 
+#include <string.h>
+
 enum { HEADER_BYTES = 1024 };
 
 static const struct {
@@ -78,6 +80,11 @@ static int32_t largest(const unsigned char *tokens, size_t n)
         if (token > most) most = token;
     }
     return most > INT32_MAX ? INT32_MAX : (int32_t)most;
+}
+
+bool dl_source_is_shards(const char *name)
+{
+    return strcmp(name, dl_source_tokens.name) == 0;
 }
 
 const dl_source_kind dl_source_tokens = {"tokens", suffixes, find, read_tokens, largest};

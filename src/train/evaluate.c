@@ -27,6 +27,7 @@ diloco_status dl_evaluate(dl_score *out, const dl_setup *s, uint64_t n_batches)
                        "no validation data: data.test_fraction is 0 and data.test_path is empty");
     uint64_t first = 0;
     for (uint64_t batch = 0; n_batches == 0 || batch < n_batches; batch++) {
+        DL_TRY(dl_data_await_test(s->data, first, s->max_rows));
         size_t rows = dl_data_test_batch(s->data, s->inputs, s->targets, first, s->max_rows);
         if (rows == 0) break;
         DL_TRY(dl_model_eval(s->model, s->inputs, s->targets, rows));
@@ -38,6 +39,7 @@ diloco_status dl_evaluate(dl_score *out, const dl_setup *s, uint64_t n_batches)
 diloco_status dl_evaluate_samples(dl_score *out, const dl_setup *s, size_t shard, uint64_t first,
                                   size_t rows)
 {
+    DL_TRY(dl_data_await(s->data, shard, first, rows));
     dl_data_batch(s->data, s->inputs, s->targets, shard, first, rows);
     DL_TRY(dl_model_eval(s->model, s->inputs, s->targets, rows));
     return take(out, s);

@@ -117,6 +117,7 @@ static diloco_status queue_batch(const dl_step *step, int64_t i, size_t shard, u
     const size_t n = dl_ranks_count(step->ranks), rank = (size_t)i % n;
     dl_model *model = step->ranks ? dl_ranks_model(step->ranks, rank) : s->model;
     dl_backend *backend = step->ranks ? dl_ranks_backend(step->ranks, rank) : s->backend;
+    DL_TRY(dl_data_await(s->data, shard, first, rows));
     dl_data_batch(s->data, s->inputs, s->targets, shard, first, rows);
     if (step->ranks) DL_TRY(dl_ranks_make_room(step->ranks, rank, rows));
     DL_TRY(dl_model_train(model, s->inputs, s->targets, rows, 1.0f / (float)s->config.accumulation,
