@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "cli/help.h"
 #include "cli/join_line.h"
+#include "fetch/fetch_early.h"
 #include <diloco/log.h>
 #include <diloco/train.h>
 
@@ -152,6 +153,7 @@ static const dl_command *find_two(const char *first, const char *second)
 static diloco_status run(int argc, char **argv)
 {
     const char *name = argv[1];
+    char why[4096];
     dl_args args;
     if (strcmp(name, "--version") == 0) {
         printf("diloco %s\n", diloco_version());
@@ -170,7 +172,10 @@ static diloco_status run(int argc, char **argv)
         return DILOCO_OK;
     }
     dl_log_to_stderr(&args);
-    return command->run(&args);
+    const diloco_status status = command->run(&args);
+    snprintf(why, sizeof why, "%s", status ? diloco_error_text() : "");
+    dl_early_close(); /* its threads must not run while the process ends */
+    return status ? dl_fail(status, "%s", why) : DILOCO_OK;
 }
 
 /* Return true if stdout is a pipe without a reader, such as a `head` that has ended. */

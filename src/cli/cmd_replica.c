@@ -5,9 +5,11 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "cli/crew/processes.h"
+#include "cli/display/units.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include "fed/fed.h"
+#include "fetch/fetch_data.h"
 #include <diloco/log.h>
 #include <diloco/train.h>
 
@@ -130,6 +132,16 @@ static void on_progress(void *user, const diloco_progress *p)
     send_json(&json, &buf);
 }
 
+/* How much of the data at an address has arrived. */
+static void on_data(void *user, size_t bytes, size_t of)
+{
+    char line[128];
+    dl_unit_text size;
+    snprintf(line, sizeof line, "data: %d %% of %s have arrived",
+             (int)(100.0 * (double)bytes / (double)of), dl_bytes_text(size, (double)of));
+    on_log(user, (diloco_log_level)DL_NOTICE_LEVEL, line);
+}
+
 /* The last line. The parent then knows the status even where an exit code could not carry it. */
 static void send_exit(diloco_status status)
 {
@@ -158,8 +170,17 @@ static diloco_status receive_settings(dl_config *config)
                   : DILOCO_OK;
 }
 
-/* The way of training depends on the run: with a log, without one, or with logical clients. Exit
- * code 0 means only that the status was sent. */
+/* The way of training depends on the run: with a log, without one, or with logical clients. */
+static diloco_status train(const dl_config *config, const char *name,
+                           const diloco_train_hooks *hooks)
+{
+    if (dl_swarm_is(config)) return dl_swarm_train(config, name, hooks);
+    return dl_config_federated(config) ? dl_fed_train(config, name, hooks)
+                                       : diloco_train(config, name, hooks);
+}
+
+/* Data that is still arriving is fetched by this process, and by its siblings. Exit code 0 means
+ * only that the status was sent. */
 static diloco_status cmd_replica(const dl_args *args)
 {
     dl_config config;
@@ -172,11 +193,11 @@ static diloco_status cmd_replica(const dl_args *args)
     /* With --new another generation of this name means that another machine was quicker (P6). */
     config.first_generation = dl_args_has(args, DL_FLAG_NEW);
     diloco_log_set(on_log, NULL, DILOCO_LOG_INFO);
-    diloco_status status = dl_swarm_is(&config) ? dl_swarm_train(&config, args->target, &hooks)
-                           : dl_config_federated(&config)
-                               ? dl_fed_train(&config, args->target, &hooks)
-                               : diloco_train(&config, args->target, &hooks);
+    const dl_early_hooks data = {.stop = &stop, .fills = true, .progress = on_data};
+    diloco_status status = dl_fetch_ready(&config, &data);
+    if (!status) status = train(&config, args->target, &hooks);
     send_exit(status);
+    dl_early_close();
     return DILOCO_OK; /* the parent has the status, and prints the message */
 }
 

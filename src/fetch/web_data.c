@@ -29,7 +29,7 @@ enum { N_REPOSITORIES = sizeof repositories / sizeof *repositories };
 
 struct dl_web_data {
     dl_web *web;
-    atomic_bool aborted;     /* never set: the process ends a read by ending */
+    atomic_bool aborted;
     char objects[URL_BYTES]; /* the address before "/<key>" */
     char query[URL_BYTES];   /* after the key: "" or "?…", as it was given */
     char lists[URL_BYTES];   /* the address of the list; "" if HTTP has none */
@@ -129,6 +129,11 @@ void dl_web_data_close(dl_web_data *d)
 {
     if (d) dl_web_destroy(d->web);
     free(d);
+}
+
+void dl_web_data_abort(dl_web_data *d)
+{
+    atomic_store(&d->aborted, true);
 }
 
 /* ---- a list */

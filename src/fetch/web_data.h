@@ -22,14 +22,16 @@ bool dl_web_data_has(const char *url);
  * repository has no owner or name, and DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_web_data_open(dl_web_data **out, const char *url);
 void dl_web_data_close(dl_web_data *data); /* NULL is fine */
+/* Lets the call in progress and all later ones return DILOCO_ECLOSED. Any thread. */
+void dl_web_data_abort(dl_web_data *data);
 
 /* dl_web_data_list gives each file directly below the prefix to `found`, in the order of the
  * service. Names with other characters than letters, digits and ._=- are left out. Returns
  * DILOCO_EINVAL for an https:// prefix, and errors of dl_web_run. */
 DL_MUST_CHECK diloco_status dl_web_data_list(dl_web_data *data, dl_found_fn found, void *context);
 
-/* dl_web_data_read reads the object `key` of the prefix from at->begin on. Returns DILOCO_EINVAL if
- * the key is not a name as above, DILOCO_ENOENT, and errors of dl_web_read. */
+/* dl_web_data_read reads the object `key` of the prefix from at->begin to at->end. Returns
+ * DILOCO_EINVAL if the key is not a name as above, DILOCO_ENOENT, and errors of dl_web_read. */
 DL_MUST_CHECK diloco_status dl_web_data_read(dl_web_data *data, const char *key,
                                              dl_web_position *at, dl_sink sink);
 

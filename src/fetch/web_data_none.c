@@ -25,6 +25,11 @@ void dl_web_data_close(dl_web_data *data)
     (void)data;
 }
 
+void dl_web_data_abort(dl_web_data *data)
+{
+    (void)data;
+}
+
 diloco_status dl_web_data_list(dl_web_data *data, dl_found_fn found, void *context)
 {
     (void)data, (void)found, (void)context;

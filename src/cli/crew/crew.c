@@ -14,6 +14,7 @@
 #include "cli/onward.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
+#include "fetch/fetch_early.h"
 #include "notify/notify.h"
 #include <diloco/inspect.h>
 #include <diloco/train.h>
@@ -225,6 +226,18 @@ static void count_creation(crew *c)
         dl_kinds_add(&c->report.kinds, traffic);
 }
 
+/* The replicas read data that is still arriving from its address. */
+static diloco_status write_settings(crew *c)
+{
+    dl_config *own = malloc(sizeof *own);
+    if (!own) return dl_fail(DILOCO_ENOMEM, "out of memory for the settings");
+    *own = *c->config;
+    dl_early_addresses(own);
+    const diloco_status status = dl_settings_write(&c->settings, own);
+    free(own);
+    return status;
+}
+
 /* Names first, since the report shows them; then notifications and the screen, which follow the
  * run. After the launch they are stopped before the last lines. */
 static diloco_status run_named(crew *c, bool join)
@@ -237,7 +250,7 @@ static diloco_status run_named(crew *c, bool join)
         dl_swarm_names(c->names, c->n, c->config);
     else
         DL_TRY(dl_names_choose(c->names, c->is_new, c->n, c->config, join));
-    DL_TRY(dl_settings_write(&c->settings, c->config));
+    DL_TRY(write_settings(c));
     DL_TRY(dl_report_open(&c->report, (const dl_replica_name *)c->names, c->n, out,
                           dl_args_has(args, DL_FLAG_QUIET),
                           dl_args_has(args, DL_FLAG_VERBOSE) || c->config->trace_protocol));

@@ -24,6 +24,7 @@
 /* Bounds: replicas of one launch and characters of a name. The descriptors are those of the child,
  * next to its stdin, stdout and stderr. */
 enum { DL_LAUNCH_MAX = 1024, DL_SETTINGS_FD = 3, DL_EVENTS_FD = 4, DL_REPLICA_NAME_MAX = 31 };
+enum { DL_NOTICE_LEVEL = 9 }; /* of a log event that a person should see, and that is no trouble */
 
 /* A name without its generation, such as "r0". */
 typedef char dl_replica_name[DL_REPLICA_NAME_MAX + 1];

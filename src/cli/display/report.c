@@ -2,6 +2,7 @@
 #include "cli/display/report.h"
 
 #include "cli/cli.h"
+#include "cli/crew/processes.h"
 #include "cli/display/units.h"
 #include <diloco/log.h>
 
@@ -392,13 +393,14 @@ static bool was_printed(dl_report *report, const char *line)
 }
 
 /* A line of a replica's log: printed once, whichever replica reports it. Quiet leaves errors only;
- * warnings are in the record. */
+ * warnings are in the record. A notice has its own level, and is always printed. */
 static void on_log(dl_report *report, dl_json_value e, uint64_t level)
 {
     char line[TEXT_MAX], printed[TEXT_MAX + 16];
     bool warning = level <= 1;
     text(line, sizeof line, e, "text");
-    if ((!warning && !report->verbose) || was_printed(report, line)) return;
+    if (!warning && !report->verbose && level != DL_NOTICE_LEVEL) return;
+    if (was_printed(report, line)) return;
     snprintf(printed, sizeof printed, "%s%s", warning ? "warning: " : "", line);
     if (level == DILOCO_LOG_ERROR && report->quiet)
         fprintf(stderr, "diloco: %s\n", line);
