@@ -180,3 +180,11 @@ bool dl_text_unescape(char *text, bool plus_is_space)
     *out = '\0';
     return valid;
 }
+
+char *dl_text_clause(char *text)
+{
+    size_t len = strlen(text);
+    while (len && strchr(" \t\r\n.", text[len - 1]))
+        text[--len] = '\0';
+    return text;
+}

@@ -1,4 +1,4 @@
-/* text.h - numbers and UTF-8 in text, the same under every locale.
+/* text.h - numbers, UTF-8 and sentences in text, the same under every locale.
  *
  * A number is what RFC 8259 calls one: -1, 0.5, 4e-4; not 01, .5, +1, inf, 0x1. */
 #ifndef DL_BASE_TEXT_H
@@ -28,6 +28,10 @@ void dl_text_from_f64(char out[32], double value);
  * an escape is invalid: "%00", or a '%' without two hex digits. An invalid escape stays as it is.
  */
 bool dl_text_unescape(char *text, bool plus_is_space);
+
+/* dl_text_clause removes blanks, line breaks and full stops from the end of `text`, and returns
+ * `text`. It is for the words of another program, which become part of a sentence of ours. */
+char *dl_text_clause(char *text);
 
 /* Bytes of the UTF-8 character that s begins with (RFC 3629: shortest form, no
  * surrogates), and which one it is; 0 when it begins with none. */

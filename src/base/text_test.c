@@ -107,6 +107,20 @@ TEST(utf8_round_trips_at_the_borders_of_its_lengths)
     }
 }
 
+TEST(sentence_of_another_program_becomes_a_clause)
+{
+    static const char *const pairs[][2] = {
+        {"No such image.", "No such image"}, {"waits...", "waits"}, {"Denied. \r\n", "Denied"},
+        {"v1.2 is old", "v1.2 is old"},      {". . .", ""},         {"", ""},
+        {"is it a.b?", "is it a.b?"},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        char text[32];
+        strcpy(text, pairs[i][0]);
+        CHECK_STR(pairs[i][1], dl_text_clause(text));
+    }
+}
+
 TEST(malformed_utf8_is_refused)
 {
     static const char *const bad[] = {
@@ -169,5 +183,6 @@ TEST_MAIN(numbers_are_those_of_json, integers_are_exact_up_to_their_borders,
           doubles_beyond_the_largest_or_too_long_are_refused,
           doubles_are_written_short_and_read_back_to_equal_bits,
           the_programs_locale_changes_nothing, utf8_round_trips_at_the_borders_of_its_lengths,
-          malformed_utf8_is_refused, number_of_a_person_may_begin_with_the_point,
+          sentence_of_another_program_becomes_a_clause, malformed_utf8_is_refused,
+          number_of_a_person_may_begin_with_the_point,
           percent_escapes_are_decoded_and_invalid_ones_are_refused)

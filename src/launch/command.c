@@ -3,6 +3,7 @@
 #include "launch/command.h"
 
 #include "base/file.h"
+#include "base/text.h"
 #include "launch/lines.h"
 
 #include <errno.h>
@@ -261,14 +262,6 @@ static diloco_status run(int *exit_code, const char *const *argv, int in_fd, tal
     return status;
 }
 
-/* stderr usually ends with a newline, which an error text must not have. */
-static void trim(char *text)
-{
-    size_t len = strlen(text);
-    while (len && strchr(" \t\r\n", text[len - 1]))
-        text[--len] = '\0';
-}
-
 /* ---- whole */
 
 static diloco_status add_out(void *context, const char *bytes, size_t n)
@@ -290,7 +283,7 @@ diloco_status dl_command_do(dl_command_result *result, const dl_command_run *wha
               .due = dl_time_after(dl_clock_now(), what->patience ? what->patience : PATIENCE)};
     const diloco_status status =
         run(&result->exit_code, what->argv, what->in || what->in_fd <= 0 ? -1 : what->in_fd, &t);
-    trim(result->err);
+    dl_text_clause(result->err);
     if (status) dl_buf_deinit(&result->out);
     return status;
 }
@@ -317,7 +310,7 @@ diloco_status dl_command_lines(int *exit_code, const char *const *argv, const vo
               .context = &l,
               .due = DL_NEVER};
     diloco_status status = dl_lines_end(&l, run(exit_code, argv, -1, &t));
-    trim(err);
+    dl_text_clause(err);
     if (!status && *exit_code)
         status = dl_fail(DILOCO_EIO, "%s ended with code %d: %s", argv[0], *exit_code, err);
     return status;

@@ -14,7 +14,7 @@
 typedef struct dl_command_result {
     int exit_code; /* 128 + N: signal N ended it */
     dl_buf out;    /* stdout, whole */
-    char err[512]; /* the end of stderr, for a person */
+    char err[512]; /* the end of stderr, as part of a sentence (dl_text_clause) */
 } dl_command_result;
 
 /* A program and its input. Everything is borrowed. */

@@ -36,6 +36,14 @@ TEST(program_that_closes_its_output_and_ends_in_time_has_its_exit_code)
     dl_buf_deinit(&result.out);
 }
 
+TEST(words_of_a_program_that_failed_end_without_a_full_stop)
+{
+    dl_command_result result;
+    CHECK_OK(run_shell(&result, "echo 'it is unreachable. ' >&2; exit 1", 20 * DL_SECOND));
+    CHECK_STR("it is unreachable", result.err);
+    dl_buf_deinit(&result.out);
+}
+
 static volatile sig_atomic_t broken_pipes;
 static void count_broken_pipe(int number)
 {
@@ -131,6 +139,7 @@ TEST(program_does_not_ignore_the_end_of_its_children_because_this_process_does)
 
 TEST_MAIN(program_that_closes_its_output_and_runs_on_is_killed_after_the_patience,
           program_that_closes_its_output_and_ends_in_time_has_its_exit_code,
+          words_of_a_program_that_failed_end_without_a_full_stop,
           program_that_reads_no_input_sends_no_signal_and_changes_no_handler,
           pipes_are_closed_when_there_are_too_many_open_files,
           exit_code_that_the_system_dropped_is_an_error_and_no_success,

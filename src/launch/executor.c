@@ -60,6 +60,7 @@ static void put_message(dl_job *job, const char *format, va_list args)
         if (!n) *at = '?';
         at += n ? n : 1;
     }
+    dl_text_clause(job->message);
 }
 
 void dl_job_set(dl_job *job, dl_job_state state, int exit_code, const char *format, ...)

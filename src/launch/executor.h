@@ -69,7 +69,8 @@ typedef struct dl_job {
  * id in hex. */
 void dl_job_init(dl_job *job, const char *run, uint32_t rank, uint32_t generation);
 /* dl_job_set sets state, exit code (-1: not known) and message, which is cut to DL_JOB_MESSAGE_MAX
- * bytes. Bytes that are not UTF-8 become '?', since the message is written as JSON. */
+ * bytes. Bytes that are not UTF-8 become '?', since the message is written as JSON. Full stops at
+ * its end are removed, since it becomes part of a sentence. */
 void dl_job_set(dl_job *job, dl_job_state state, int exit_code, const char *format, ...)
     DL_PRINTF(4, 5);
 /* dl_job_set_silent marks the job as silent and sets only its message, in the same way. */

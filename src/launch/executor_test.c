@@ -215,6 +215,16 @@ static bool has_row(const char *name)
     return dl_executor_at(i);
 }
 
+TEST(message_has_no_full_stop_since_it_becomes_part_of_a_sentence)
+{
+    dl_job job;
+    dl_job_init(&job, "1f0c2ab9", 0, 0);
+    dl_job_set(&job, DL_JOB_FAILED, -1, "Failed: %s", "The image nowhere/none was not found.");
+    CHECK_STR("Failed: The image nowhere/none was not found", job.message);
+    dl_job_set_silent(&job, "%s", "no answer...\n");
+    CHECK_STR("no answer", job.message);
+}
+
 TEST(ids_of_another_job_are_refused)
 {
     for (size_t i = 0; i < sizeof foreign / sizeof *foreign; i++)
@@ -276,6 +286,7 @@ TEST(begin_of_another_executor_does_not_change_the_ids_that_a_bound_book_keeps)
 }
 
 TEST_MAIN(hostile_ids_are_refused_for_every_executor_before_a_command_runs,
+          message_has_no_full_stop_since_it_becomes_part_of_a_sentence,
           ids_of_another_job_are_refused, ids_that_a_backend_gives_are_kept,
           ids_of_another_executor_are_dropped_when_a_book_is_bound,
           begin_of_another_executor_does_not_change_the_ids_that_a_bound_book_keeps)

@@ -41,7 +41,7 @@ expect_error 3 'launch.cpus' diloco launch tiny.toml --store "$store" --set laun
 expect_error 3 'exceed quota limits' diloco launch tiny.toml --store "$store" --set launch.machine=a3-ultragpu-8g
 grep -q 'ask for a higher quota' err || fail "not the way out of a quota"
 ! grep -q credentials err || fail "a quota is taken for missing credentials"
-expect_error 1 'FAILED: JOB_STATE_FAILED: The image nowhere/none was not found' \
+expect_error 1 'FAILED: JOB_STATE_FAILED: The image nowhere/none was not found. diloco launch logs STORE' \
     diloco launch tiny.toml --store "$(bucket image)" --set launch.image=nowhere/none
 openssl genrsa -out other.pem 2048 2>/dev/null
 account other.pem >other.json

@@ -7,6 +7,7 @@
  *
  * A run of the script takes seconds, so all jobs of a call go into one request. `answer` catches
  * the errors of one job, and the others of the request are still answered. */
+#include "base/text.h"
 #include "launch/cloud/jobs.h"
 #include "launch/command.h"
 #include "launch/executor_rows.h"
@@ -279,7 +280,8 @@ static diloco_status check_answer(dl_json_value response, const dl_job *job)
     if (dl_json_get(response, "error").type == DL_JSON_MISSING) return DILOCO_OK;
     dl_rest_message(why, sizeof why, response, "error");
     if (dl_json_read_bool(&again, response, "again")) again = true;
-    return dl_fail(again ? DILOCO_EUNREACHABLE : DILOCO_EREFUSED, "%s: modal: %s", job->name, why);
+    return dl_fail(again ? DILOCO_EUNREACHABLE : DILOCO_EREFUSED, "%s: modal: %s", job->name,
+                   dl_text_clause(why));
 }
 
 static void set_id(dl_job *job, dl_json_value response)

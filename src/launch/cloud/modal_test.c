@@ -38,6 +38,8 @@ TEST(error_of_any_length_is_an_error)
     snprintf(answer, sizeof answer, "{\"error\":\"%s\",\"again\":false}", words);
     CHECK_STATUS(DILOCO_EREFUSED, poll_with(&job, answer));
     CHECK_CONTAINS("modal: xxx", diloco_error_text());
+    CHECK_STATUS(DILOCO_EREFUSED, poll_with(&job, "{\"error\":\"No image.\",\"again\":false}"));
+    CHECK_STR("diloco-1f0c2ab9-r0-g0: modal: No image", diloco_error_text());
 }
 
 static diloco_status drop_line(void *user, const char *line, size_t len)

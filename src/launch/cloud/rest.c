@@ -4,6 +4,7 @@
 #include "launch/cloud/rest.h"
 
 #include "base/clock.h"
+#include "base/text.h"
 #include "launch/lines.h"
 #include "store/http/sigv4.h"
 #include "store/http/trust.h"
@@ -346,6 +347,7 @@ static void quote(const dl_rest *rest, char *why, size_t cap, char *text)
     if (!text) return;
     clean(rest, text);
     put_begin(why, cap, text);
+    dl_text_clause(why);
     free(text);
 }
 

@@ -101,7 +101,7 @@ typedef struct dl_rest_response {
     int status; /* of HTTP */
     dl_buf text;
     dl_json_value json;    /* MISSING: the body is not JSON */
-    char why[DL_REST_WHY]; /* of a refusal: the backend's own words */
+    char why[DL_REST_WHY]; /* of a refusal: the backend's own words, as part of a sentence */
     int64_t ahead_s;       /* this machine's clock minus the backend's; 0: not known */
 } dl_rest_response;
 

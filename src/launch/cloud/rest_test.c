@@ -154,6 +154,14 @@ TEST(quota_is_refused_with_the_way_out_and_a_rate_of_requests_is_not)
     CHECK(!strstr(diloco_error_text(), "quota"));
 }
 
+TEST(full_stop_of_the_backend_does_not_end_our_sentence)
+{
+    CHECK_STATUS(DILOCO_EREFUSED, create(403, 0, "{\"message\":\"User alice may not. \"}"));
+    CHECK_CONTAINS("403: User alice may not; check the credentials", diloco_error_text());
+    CHECK_STATUS(DILOCO_EREFUSED, create(400, 0, "Bad request.\n"));
+    CHECK_STR("a test: the fake answered 400: Bad request", diloco_error_text());
+}
+
 /* Set the server's clock to this many seconds after this machine's. */
 static void set_clock(int seconds)
 {
@@ -196,5 +204,6 @@ TEST_MAIN(a_region_that_moves_the_host_to_another_domain_is_refused,
           text_that_is_not_json_is_cut_after_its_secrets_are_hidden,
           long_reason_is_cut_after_its_secrets_are_hidden,
           quota_is_refused_with_the_way_out_and_a_rate_of_requests_is_not,
+          full_stop_of_the_backend_does_not_end_our_sentence,
           refusal_by_a_server_of_another_time_names_the_clock,
           message_that_is_too_long_is_cut_between_characters_and_a_long_id_is_refused)

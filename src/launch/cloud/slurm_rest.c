@@ -2,6 +2,7 @@
  *
  * v0.0.38 takes plain numbers; later versions have {"set":true,"number":5}, and arrays of flags.
  * Answers are read in both forms, whatever the version. */
+#include "base/text.h"
 #include "launch/cloud/slurm_client.h"
 #include "launch/slurm_calls.h"
 
@@ -329,7 +330,7 @@ static diloco_status check_each(const char *what, dl_json_value response)
         dl_rest_message(id, sizeof id, it.value, "step_id");
         dl_rest_message(why, sizeof why, it.value, "error.string");
         return dl_fail(DILOCO_EREFUSED, "%s: slurmrestd did not stop %s: error %llu %s", what, id,
-                       (unsigned long long)code, why);
+                       (unsigned long long)code, dl_text_clause(why));
     }
     return DILOCO_OK;
 }

@@ -253,10 +253,11 @@ TEST(task_of_a_list_that_is_not_stopped_is_named)
     will_answer("200 OK",
                 "{\"errors\":[],\"status\":[{\"step_id\":\"17_0\",\"error\":{\"code\":2021}},"
                 "{\"step_id\":\"17_1\",\"error\":{\"code\":2002,\"string\":\"ESLURM_ACCESS_"
-                "DENIED\"}}]}");
+                "DENIED.\"}}]}");
     const dl_launch_spec spec = with_server();
     CHECK_STATUS(DILOCO_EREFUSED, dl_executor_slurm.cancel(&spec, jobs, 2));
-    CHECK_CONTAINS("did not stop 17_1: error 2002 ESLURM_ACCESS_DENIED", diloco_error_text());
+    CHECK_STR("the jobs of Slurm: slurmrestd did not stop 17_1: error 2002 ESLURM_ACCESS_DENIED",
+              diloco_error_text());
     end_server();
 }
 
