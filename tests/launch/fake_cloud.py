@@ -326,7 +326,7 @@ class Kubernetes(Fake):
 
 class SageMaker(Fake):
     """CreateTrainingJob, DescribeTrainingJob, StopTrainingJob, and the events of CloudWatch Logs. A job of the
-    image nowhere/none has no container."""
+    image nowhere/none has no container. The file "throttle" has the number of requests that are throttled next."""
 
     def __init__(self, folder):
         super().__init__(folder)
@@ -392,6 +392,11 @@ class SageMaker(Fake):
         signed = headers.get("Authorization", "")
         if not signed.startswith("AWS4-HMAC-SHA256 Credential=AKIATEST/") or "SignedHeaders=host;" not in signed:
             self.refuse("UnrecognizedClientException", "The security token included in the request is invalid.")
+        throttle = self.folder / "throttle"
+        left = int(throttle.read_text("ascii")) if throttle.exists() else 0
+        if left:
+            throttle.write_text(str(left - 1), "ascii")
+            self.refuse("ThrottlingException", "Rate exceeded")
         calls = {"SageMaker.CreateTrainingJob": self.create, "SageMaker.DescribeTrainingJob": self.describe,
                  "SageMaker.StopTrainingJob": self.stop, "Logs_20140328.DescribeLogStreams": self.streams,
                  "Logs_20140328.GetLogEvents": self.events}

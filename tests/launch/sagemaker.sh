@@ -41,7 +41,10 @@ expect_error 2 'no credentials: not in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_K
     env -u AWS_ACCESS_KEY_ID -u AWS_SECRET_ACCESS_KEY -u AWS_CONTAINER_CREDENTIALS_RELATIVE_URI \
     -u AWS_CONTAINER_CREDENTIALS_FULL_URI AWS_EC2_METADATA_DISABLED=true diloco launch tiny.toml --store "$store"
 
+# AWS answers 400 to requests that come too fast: they are repeated.
+echo 3 >api/throttle
 launch_again CreateTrainingJob
+[ "$(cat api/throttle)" = 0 ] || fail "not three requests were throttled"
 kill_in_outage TrainingJobName
 expect 0 diloco launch logs "$store" --rank 1 --follow
 grep -q . out || fail "no output of r1"

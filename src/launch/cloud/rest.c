@@ -233,11 +233,29 @@ static bool names_quota(dl_buf *text)
            !strstr(words, "RATE_LIMIT");
 }
 
+/* Does a 400 say that requests come too fast, by the kind in AWS's __type? A namespace may come
+ * before it. The kinds are those that botocore repeats in its mode "standard", without the ones of
+ * single services. AWS answers so where others answer 429. */
+static bool is_throttled(const dl_web_exchange *x)
+{
+    static const char kinds[] = "|Throttling|ThrottlingException|ThrottledException|SlowDown|"
+                                "RequestThrottled|RequestThrottledException|RequestLimitExceeded|"
+                                "TooManyRequestsException|BandwidthLimitExceeded|";
+    char type[128], word[131];
+    dl_json_value answer;
+    if (x->status != 400 || !x->text.len || dl_json_parse(&answer, x->text.data, x->text.len))
+        return false;
+    dl_rest_text(type, sizeof type, answer, "__type");
+    const char *mark = strrchr(type, '#');
+    snprintf(word, sizeof word, "|%s|", mark ? mark + 1 : type);
+    return strstr(kinds, word) != NULL;
+}
+
 /* The last try counts: its status and its text. A 429 arrives here only with call->keeps. */
 static diloco_status finish(void *context, dl_web_exchange *x)
 {
     const exchange *e = context;
-    if (x->status == 429 && !names_quota(&x->text)) {
+    if ((x->status == 429 && !names_quota(&x->text)) || is_throttled(x)) {
         x->again = true;
         return DILOCO_OK;
     }

@@ -113,7 +113,8 @@ static inline bool dl_rest_is_good(const dl_rest_response *response)
 
 /* dl_rest_do makes the call. The caller frees response->text after success. Every answer that the
  * web client does not repeat (web.h) is DILOCO_OK, such as any status below 500 other than 408 and
- * 429, or the status call->keeps. A 429 that names no quota is repeated nevertheless. Returns
+ * 429, or the status call->keeps. A 429 that names no quota is repeated nevertheless, and so is a
+ * 400 in which AWS says that requests come too fast. Returns
  * DILOCO_EUNREACHABLE if there is no connection, or if the backend failed in every try or for two
  * minutes. */
 DL_MUST_CHECK diloco_status dl_rest_do(dl_rest *rest, dl_rest_call *call,

@@ -154,6 +154,25 @@ TEST(quota_is_refused_with_the_way_out_and_a_rate_of_requests_is_not)
     CHECK(!strstr(diloco_error_text(), "quota"));
 }
 
+/* The first two kinds are refusals. */
+TEST(rate_of_requests_that_aws_answers_with_400_may_pass)
+{
+    static const char *const kinds[] = {"ResourceLimitExceeded",
+                                        "NotThrottlingException",
+                                        "Throttling",
+                                        "ThrottlingException",
+                                        "TooManyRequestsException",
+                                        "RequestLimitExceeded",
+                                        "com.amazonaws.sagemaker#ThrottlingException"};
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        char body[128];
+        snprintf(body, sizeof body, "{\"__type\":\"%s\",\"message\":\"Rate exceeded\"}", kinds[i]);
+        CHECK_STATUS(i < 2 ? DILOCO_EREFUSED : DILOCO_EUNREACHABLE, create(400, 0, body));
+        CHECK_CONTAINS("Rate exceeded", diloco_error_text());
+    }
+    CHECK_STATUS(DILOCO_EREFUSED, create(403, 0, "{\"__type\":\"Throttling\"}"));
+}
+
 TEST(full_stop_of_the_backend_does_not_end_our_sentence)
 {
     CHECK_STATUS(DILOCO_EREFUSED, create(403, 0, "{\"message\":\"User alice may not. \"}"));
@@ -204,6 +223,7 @@ TEST_MAIN(a_region_that_moves_the_host_to_another_domain_is_refused,
           text_that_is_not_json_is_cut_after_its_secrets_are_hidden,
           long_reason_is_cut_after_its_secrets_are_hidden,
           quota_is_refused_with_the_way_out_and_a_rate_of_requests_is_not,
+          rate_of_requests_that_aws_answers_with_400_may_pass,
           full_stop_of_the_backend_does_not_end_our_sentence,
           refusal_by_a_server_of_another_time_names_the_clock,
           message_that_is_too_long_is_cut_between_characters_and_a_long_id_is_refused)

@@ -78,6 +78,31 @@ TEST(log_that_is_followed_is_read_with_the_present_keys)
     script_stop(&script);
 }
 
+TEST(throttled_request_is_repeated_and_no_refusal)
+{
+    static const char throttled[] =
+        "HTTP/1.1 400 Bad Request\r\nContent-Length: 58\r\n\r\n"
+        "{\"__type\":\"ThrottlingException\",\"message\":\"Rate exceeded\"}";
+    const char *const answers[] = {
+        throttled,
+        answer("{\"logStreams\":[{\"logStreamName\":\"stream\"}]}"),
+        throttled,
+        throttled,
+        answer("{\"events\":[{\"message\":\"one\"}],\"nextForwardToken\":\"f/1\"}"),
+        answer("{\"events\":[],\"nextForwardToken\":\"f/1\"}"),
+        throttled,
+        answer("{\"TrainingJobStatus\":\"Completed\",\"SecondaryStatus\":\"Completed\"}"),
+        answer("{\"events\":[],\"nextForwardToken\":\"f/1\"}"),
+    };
+    int lines = 0;
+    http_script script;
+    use_key("AKIAOLD");
+    CHECK_OK(follow(&script, answers, 9, change_keys, &lines));
+    CHECK_INT(1, lines);
+    CHECK_INT(9, (long long)atomic_load(&script.n_requests));
+    script_stop(&script);
+}
+
 static diloco_status count_line(void *user, const char *line, size_t len)
 {
     (void)line, (void)len;
@@ -174,5 +199,6 @@ TEST(name_that_is_taken_is_adopted_by_one_request)
 }
 
 TEST_MAIN(log_that_is_followed_is_read_with_the_present_keys,
+          throttled_request_is_repeated_and_no_refusal,
           log_that_is_followed_survives_an_outage_of_the_polls, position_in_a_log_has_any_length,
           name_that_is_taken_is_adopted_by_one_request)
