@@ -163,6 +163,19 @@ static bool lists(const char *list, const char *name)
     return strstr(list, word) != NULL;
 }
 
+bool dl_executor_uses(const dl_executor *executor, const char *option)
+{
+    if (executor->without && lists(executor->without, option)) return false;
+    return lists(common, option) || lists(executor->options, option);
+}
+
+diloco_status dl_executor_refuse_option(const dl_executor *executor, const char *name,
+                                        const char *origin)
+{
+    return dl_fail(DILOCO_EREFUSED, "%s (%s) has no meaning with the executor %s: omit it", name,
+                   origin, executor->name);
+}
+
 /* The table of options is walked, so a new option of [launch] is refused by each executor that does
  * not list it. */
 diloco_status dl_executor_check_options(const dl_executor *executor, const dl_config *config)
@@ -177,10 +190,8 @@ diloco_status dl_executor_check_options(const dl_executor *executor, const dl_co
                            "%s (%s): %s has no channel for secrets. Give its machines access to "
                            "the store by their role (launch.role), or store the secrets there",
                            name, dl_config_origin(config, name), executor->name);
-        const bool used = lists(common, rest) || lists(executor->options, rest);
-        if (used && !(executor->without && lists(executor->without, rest))) continue;
-        return dl_fail(DILOCO_EREFUSED, "%s (%s) has no meaning with the executor %s: omit it",
-                       name, dl_config_origin(config, name), executor->name);
+        if (!dl_executor_uses(executor, rest))
+            return dl_executor_refuse_option(executor, name, dl_config_origin(config, name));
     }
     return DILOCO_OK;
 }

@@ -191,6 +191,12 @@ const dl_executor *dl_executor_at(size_t i);
  * no such executor, or if it takes no place or needs one. */
 DL_MUST_CHECK diloco_status dl_executor_find(const dl_executor **out, const char **on,
                                              const char *text);
+/* Returns true if the executor uses this option of [launch]: "gpus" for launch.gpus. */
+bool dl_executor_uses(const dl_executor *executor, const char *option);
+/* Returns DILOCO_EREFUSED for an option, such as "launch.gpus", that the executor does not use.
+ * `origin` says where it was given. */
+diloco_status dl_executor_refuse_option(const dl_executor *executor, const char *name,
+                                        const char *origin);
 /* dl_executor_check_options returns DILOCO_EREFUSED, with the option's name, if an option of
  * [launch] was given that this executor does not use, or secrets that it has no channel for. An
  * ignored option would be a machine that is paid for by mistake. */

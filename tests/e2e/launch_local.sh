@@ -210,7 +210,12 @@ has_forecast() {
 wait_for has_forecast
 diloco launch status ahead --json >out
 grep -q '"forecast":{"wall_s":[0-9.]*,"machine_cost":[0-9.]*,"store_cost":[0-9.]*}' out || fail "not the forecast in JSON"
-expect 0 diloco launch cancel ahead
+# The launch has its folder: another one is refused by name, except where machines would cost meanwhile.
+expect_error 3 'launch.dir (--set) has no effect here' diloco launch status ahead --set launch.dir=elsewhere
+expect_error 3 'launch.ssh_config (--set) has no meaning with the executor local' \
+    diloco launch logs ahead --rank 0 --set launch.ssh_config=config
+expect 0 diloco launch cancel ahead --set launch.dir=elsewhere
+says 'launch.dir (--set) has no effect here'
 expect 0 diloco launch collect ahead
 ! grep -q '^forecast' out || fail "a cancelled launch has a forecast"
 expect_error 2 'launch.budget needs launch.prices' diloco launch tiny.toml --store no3 --budget 5

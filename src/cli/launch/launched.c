@@ -103,22 +103,46 @@ static diloco_status trust(dl_config *book, const char *option, const char *thei
 static const char *const of_here[] = {"launch.endpoint", "launch.ssh_config", "launch.dir",
                                       "launch.prices",   "launch.context",    "launch.poll"};
 
+enum { N_OF_HERE = sizeof of_here / sizeof *of_here };
+
+/* Does the command line give this option? One of CONFIG is that of the next launch. */
+static bool is_set_here(const dl_config *own, const char *name)
+{
+    return strcmp(dl_config_origin(own, name), "--set") == 0;
+}
+
+static diloco_status refuse_kept(const char *name)
+{
+    return dl_fail(DILOCO_EREFUSED,
+                   "%s (--set) has no effect here, because the launch keeps its own value: "
+                   "give it to diloco launch",
+                   name);
+}
+
 /* Refuse an option that the command line gives and that has no effect, since the launch has a value
- * of its own. One of CONFIG is that of the next launch. */
+ * of its own. */
 diloco_status dl_launched_check(const dl_config *own)
 {
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const char *name = dl_config_table.rows[i].name;
         size_t k = 0;
-        if (strncmp(name, "launch.", 7) != 0 || strcmp(dl_config_origin(own, name), "--set") != 0)
-            continue;
-        while (k < sizeof of_here / sizeof *of_here && strcmp(of_here[k], name) != 0)
+        if (strncmp(name, "launch.", 7) != 0 || !is_set_here(own, name)) continue;
+        while (k < N_OF_HERE && strcmp(of_here[k], name) != 0)
             k++;
-        if (k == sizeof of_here / sizeof *of_here)
-            return dl_fail(DILOCO_EREFUSED,
-                           "%s (--set) has no effect here, because the launch keeps its own value: "
-                           "give it to diloco launch",
-                           name);
+        if (k == N_OF_HERE) return refuse_kept(name);
+    }
+    return DILOCO_OK;
+}
+
+/* Only replicas in an image have no folder of the launch, see dl_launched_dir. */
+diloco_status dl_launched_check_for(const dl_config *own, const dl_executor *executor)
+{
+    for (size_t i = 0; i < N_OF_HERE; i++) {
+        const char *name = of_here[i];
+        if (!is_set_here(own, name)) continue;
+        if (!dl_executor_uses(executor, name + strlen("launch.")))
+            return dl_executor_refuse_option(executor, name, "--set");
+        if (strcmp(name, "launch.dir") == 0 && !executor->caps.in_image) return refuse_kept(name);
     }
     return DILOCO_OK;
 }
@@ -229,10 +253,10 @@ static diloco_status open_book(dl_launched *l)
     return dl_launched_program(l->program, l->executor, l->options);
 }
 
-/* A cancel is not refused because of an option: the machines cost meanwhile. */
-static diloco_status check_options(const dl_config *own, const dl_args *args)
+/* Pass on the status of a check of options, except that of a cancel: it only warns, since the
+ * machines cost meanwhile. */
+static diloco_status unless_cancel(diloco_status status, const dl_args *args)
 {
-    const diloco_status status = dl_launched_check(own);
     if (!status || strcmp(args->command->name, "launch cancel") != 0) return status;
     dl_log(DILOCO_LOG_WARN, "%s", diloco_error_text());
     return DILOCO_OK;
@@ -246,8 +270,9 @@ diloco_status dl_launched_open(dl_launched *out, const dl_args *args)
     diloco_status status = out->config && out->options
                                ? dl_settings_of_target(out->config, args)
                                : dl_fail(DILOCO_ENOMEM, "out of memory for the settings");
-    if (!status) status = check_options(out->config, args);
+    if (!status) status = unless_cancel(dl_launched_check(out->config), args);
     if (!status) status = open_book(out);
+    if (!status) status = unless_cancel(dl_launched_check_for(out->config, out->executor), args);
     if (status) dl_launched_close(out);
     return status;
 }

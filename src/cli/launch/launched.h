@@ -50,6 +50,11 @@ DL_MUST_CHECK diloco_status dl_launched_trust(dl_config *book, const dl_config *
  * that has no effect on a launch that was made. */
 DL_MUST_CHECK diloco_status dl_launched_check(const dl_config *own);
 
+/* The same for the options that a subcommand takes from this machine, if `executor`, which has the
+ * launch's replicas, does not use one. */
+DL_MUST_CHECK diloco_status dl_launched_check_for(const dl_config *own,
+                                                  const dl_executor *executor);
+
 /* dl_launched_dir writes the folder of a launch's files as its subcommands use it. `theirs` is that
  * of the book, and `run` the id of the run. Replicas in an image have no files here, and the folder
  * is only where a cancel on this machine keeps output. So it is launch.dir of `own`, or the default

@@ -63,6 +63,44 @@ TEST(option_of_the_command_line_without_an_effect_is_refused)
     CHECK_STR("of the launch", book.launch_context);
 }
 
+/* The status of a subcommand that gets this option, and whose replicas this executor has. */
+static diloco_status looks_with(const char *name, const char *option, const char *value)
+{
+    const dl_executor *executor;
+    const char *on;
+    CHECK_OK(dl_executor_find(&executor, &on, name));
+    dl_config_init(&own);
+    CHECK_OK(dl_config_set(&own, option, value, "--set"));
+    return dl_launched_check_for(&own, executor);
+}
+
+TEST(option_of_the_command_line_that_the_executor_does_not_use_is_refused)
+{
+    static const char *const keep[] = {"local", "ssh://a", "slurm"};
+    for (size_t i = 0; i < 3; i++) {
+        CHECK_STATUS(DILOCO_EREFUSED, looks_with(keep[i], "launch.dir", "kept"));
+        CHECK_CONTAINS("launch.dir (--set) has no effect here, because the launch keeps its own",
+                       diloco_error_text());
+        CHECK_OK(looks_with(keep[i], "launch.poll", "3"));
+        CHECK_STATUS(DILOCO_EREFUSED, looks_with(keep[i], "launch.context", "theirs"));
+    }
+    CHECK_CONTAINS("launch.context (--set) has no meaning with the executor slurm: omit it",
+                   diloco_error_text());
+    CHECK_STATUS(DILOCO_EREFUSED, looks_with("hf-jobs", "launch.dir", "kept"));
+    CHECK_CONTAINS("launch.dir (--set) has no meaning with the executor hf-jobs: omit it",
+                   diloco_error_text());
+    CHECK_STATUS(DILOCO_EREFUSED, looks_with("local", "launch.endpoint", "https://api.example"));
+    CHECK_STATUS(DILOCO_EREFUSED, looks_with("slurm", "launch.ssh_config", "config"));
+    CHECK_OK(looks_with("slurm", "launch.endpoint", "https://api.example"));
+    CHECK_OK(looks_with("ssh://a", "launch.ssh_config", "config"));
+    CHECK_OK(looks_with("k8s", "launch.dir", "kept"));
+    CHECK_OK(looks_with("k8s", "launch.context", "theirs"));
+    CHECK_OK(looks_with("local", "launch.prices", "prices.toml"));
+    /* One of CONFIG is that of the next launch. */
+    CHECK_OK(dl_config_set(&own, "launch.ssh_config", "config", "run.toml"));
+    CHECK_OK(dl_launched_check_for(&own, dl_executor_at(0)));
+}
+
 TEST(replicas_in_an_image_take_no_folder_from_the_book)
 {
     static const dl_executor image = {.caps = {.in_image = true}}, files = {.caps = {.spot = true}};
@@ -82,4 +120,5 @@ TEST_MAIN(an_endpoint_of_the_book_gets_no_credentials_of_this_machine,
           an_ssh_configuration_of_the_book_runs_no_commands_here,
           a_value_of_this_machine_replaces_that_of_the_book,
           option_of_the_command_line_without_an_effect_is_refused,
+          option_of_the_command_line_that_the_executor_does_not_use_is_refused,
           replicas_in_an_image_take_no_folder_from_the_book)
