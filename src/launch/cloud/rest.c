@@ -251,7 +251,8 @@ static bool is_throttled(const dl_web_exchange *x)
     return strstr(kinds, word) != NULL;
 }
 
-/* The last try counts: its status and its text. A 429 arrives here only with call->keeps. */
+/* The last try counts: its status and its text. A 429 arrives here only with call->keeps. The text
+ * is taken and not copied, since it may be large. */
 static diloco_status finish(void *context, dl_web_exchange *x)
 {
     const exchange *e = context;
@@ -262,7 +263,10 @@ static diloco_status finish(void *context, dl_web_exchange *x)
     e->response->status = x->status;
     const int64_t date = dl_web_date(x);
     if (date) e->response->ahead_s = (int64_t)dl_clock_wall() - date;
-    return dl_buf_add(&e->response->text, x->text.data, x->text.len);
+    const dl_buf none = e->response->text;
+    e->response->text = x->text;
+    x->text = none; /* the web client uses its memory again */
+    return DILOCO_OK;
 }
 
 /* ---- the backend's words */

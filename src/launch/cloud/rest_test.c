@@ -2,7 +2,9 @@
 #include "launch/cloud/rest.h"
 
 #include "check.h"
+#include "high_water.h"
 #include "http_script.h"
+#include "sanitized.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -218,6 +220,46 @@ TEST(message_that_is_too_long_is_cut_between_characters_and_a_long_id_is_refused
     CHECK_STR("", dl_rest_message(out, sizeof out, value, "absent"));
 }
 
+/* One text of JSON. The server has it in memory, too, before the measurement begins. */
+TEST(large_answer_is_in_memory_once)
+{
+    enum { BYTES = 64 << 20 };
+    static dl_config config;
+    const dl_launch_spec spec = {.config = &config, .secrets = secrets};
+    char url[64], *answer = malloc(BYTES + 256);
+    const char *const answers[] = {answer};
+    http_script script;
+    dl_rest rest;
+    dl_rest_call call;
+    dl_rest_response response;
+    CHECK(answer);
+    const int head = sprintf(answer, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n", BYTES);
+    memset(answer + head, 'x', BYTES);
+    answer[head] = answer[head + BYTES - 1] = '"';
+    answer[head + BYTES] = '\0';
+    dl_config_init(&config);
+    script_start(&script, answers, 1);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", script.port);
+    CHECK_OK(dl_rest_init_at(&rest, &spec, "the fake", url));
+    dl_rest_call_init(&call, "GET", "a test");
+    call.most = BYTES;
+    CHECK_OK(dl_rest_path(&call, "/"));
+    const uint64_t before = high_water();
+    CHECK_OK(dl_rest_do(&rest, &call, &response));
+    const uint64_t used = high_water() - before;
+    CHECK_INT(BYTES, response.text.len);
+    CHECK(response.json.type == DL_JSON_STRING);
+    dl_buf_deinit(&response.text);
+    dl_rest_call_deinit(&call);
+    dl_rest_deinit(&rest);
+    script_stop(&script);
+    free(answer);
+    if (SANITIZED || !before)
+        print_message("left out: the memory of an answer is not measured here\n");
+    else
+        CHECK(used < BYTES + BYTES / 2);
+}
+
 TEST_MAIN(a_region_that_moves_the_host_to_another_domain_is_refused,
           region_whose_host_does_not_resolve_is_named,
           text_that_is_not_json_is_cut_after_its_secrets_are_hidden,
@@ -226,4 +268,5 @@ TEST_MAIN(a_region_that_moves_the_host_to_another_domain_is_refused,
           rate_of_requests_that_aws_answers_with_400_may_pass,
           full_stop_of_the_backend_does_not_end_our_sentence,
           refusal_by_a_server_of_another_time_names_the_clock,
-          message_that_is_too_long_is_cut_between_characters_and_a_long_id_is_refused)
+          message_that_is_too_long_is_cut_between_characters_and_a_long_id_is_refused,
+          large_answer_is_in_memory_once)

@@ -281,7 +281,8 @@ static diloco_status list_jobs(dl_slurm_tasks *out, dl_slurm_client *c, const wa
     return status;
 }
 
-/* The API has no filter by name, so all jobs of the cluster are read. */
+/* The API has no filter by name, so all jobs of the cluster are read. The text is in memory once:
+ * its JSON is read in place. */
 static diloco_status find(dl_slurm_tasks *out, const dl_launch_spec *spec, const dl_job *jobs,
                           size_t n)
 {
