@@ -538,8 +538,9 @@ static void finish(const dl_launch_spec *spec)
 /* The lock in the shared folder keeps two launchers apart, hence exactly_once. */
 const dl_executor dl_executor_slurm = {
     .name = "slurm",
-    .needs = "sbatch, squeue and scancel here, or slurmrestd at launch.endpoint and a token in "
-             "SLURM_JWT; launch.dir in a folder that all nodes and this machine share",
+    .needs =
+        "sbatch, squeue and scancel here, or slurmrestd at launch.endpoint and a token in "
+        "SLURM_JWT or SLURM_JWT_FILE; launch.dir in a folder that all nodes and this machine share",
     .tested = "Slurm 22.05: slurmctld, slurmdbd, slurmrestd and two slurmd on one machine. "
               "slurmrestd of 24.11 was tried once",
     .options = "|cpus|gpus|memory|queue|account|" ENDPOINT,

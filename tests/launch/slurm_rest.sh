@@ -104,10 +104,16 @@ mv cut.launch away
 expect_error 1 'which this machine does not have' diloco launch logs cut --rank 1
 mv away cut.launch
 
-# Cancelled by launch.
+# A token in a file that expires while a launcher follows: the launch continues with the next one. Then it is cancelled.
 diloco rm cut >rm.out
 rm -rf cut.launch
+sed -i 's/^rounds = 150/rounds = 9000/' tiny.toml
+scontrol token lifespan=10 >jwt 2>/dev/null
+export SLURM_JWT_FILE="$here/jwt"
 launcher
+wait_for grep -q "the token in $here/jwt (SLURM_JWT_FILE) has expired.*trying again" launch.out
+expect_error 4 '(SLURM_JWT_FILE) has expired' diloco launch cancel cut
+new_token 86400 >jwt
 wait_for has_entry cut 2
 expect 0 diloco launch cancel cut
 code=0

@@ -6,6 +6,7 @@
 #include "launch/cloud/slurm_client.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/host_port.h"
 
 #include <openssl/evp.h>
@@ -25,6 +26,24 @@ static const dl_slurm_version versions[] = {{"v0.0.40", false},
                                             {"v0.0.43", false},
                                             {"v0.0.41", false}};
 enum { N_VERSIONS = sizeof versions / sizeof *versions };
+
+/* ---- the place of the token */
+
+/* The path in SLURM_JWT_FILE, or NULL: then the token is in SLURM_JWT. */
+static const char *token_file(void)
+{
+    const char *path = getenv("SLURM_JWT_FILE");
+    return path && *path ? path : NULL;
+}
+
+/* The end of an error about a token that is not valid. */
+static const char *way_to_token(void)
+{
+    return token_file() ? "write a new one to the file, as by  scontrol token lifespan=SECONDS; "
+                          "jobs continue meanwhile"
+                        : "set SLURM_JWT to a new token, as by  "
+                          "export $(scontrol token lifespan=SECONDS)";
+}
 
 /* ---- errors */
 
@@ -50,17 +69,24 @@ uint64_t dl_slurm_error(const dl_rest_response *response)
     return code;
 }
 
-/* Slurm's other errors are those of its connections, so they may pass. */
+/* Slurm's other errors are those of its connections, so they may pass. A token in a file may be
+ * replaced, so its refusal may pass as well. */
 diloco_status dl_slurm_failed(const dl_slurm_client *c, const dl_rest_call *call,
                               const dl_rest_response *response)
 {
     const uint64_t code = dl_slurm_error(response);
+    if (response->status == 401) {
+        const diloco_status refused = dl_rest_refused(&c->rest, call, response);
+        return dl_fail(token_file() ? DILOCO_EUNREACHABLE : refused, "%s: %s", diloco_error_text(),
+                       way_to_token());
+    }
     if (response->status < 500 || (code >= REFUSED_FROM && code < REFUSED_TO))
         return dl_rest_refused(&c->rest, call, response);
     return dl_fail(DILOCO_EUNREACHABLE,
                    "%s: slurmrestd answered %d: %.300s; check that slurmctld answers, and that the "
-                   "token of SLURM_JWT is valid",
-                   call->what, response->status, response->why);
+                   "token of %s is valid",
+                   call->what, response->status, response->why,
+                   token_file() ? "SLURM_JWT_FILE" : "SLURM_JWT");
 }
 
 void dl_slurm_begin(dl_rest_call *call, const char *method, const char *what)
@@ -104,27 +130,60 @@ static diloco_status read_claims(char user[256], const char *token)
     if (text.data) explicit_bzero(text.data, text.cap);
     dl_buf_deinit(&text);
     if (!expires || (double)expires > dl_clock_wall()) return DILOCO_OK;
-    return dl_fail(DILOCO_EREFUSED,
-                   "slurm: the token of SLURM_JWT has expired: set it to a new one, "
-                   "as by  scontrol token lifespan=SECONDS");
+    const char *path = token_file();
+    return dl_fail(DILOCO_EREFUSED, "slurm: the token %s %.300s%shas expired: %s",
+                   path ? "in" : "of", path ? path : "SLURM_JWT", path ? " (SLURM_JWT_FILE) " : " ",
+                   way_to_token());
 }
 
-/* The token of the environment, for the user that it names, or else for the user of this process.
- */
+/* Read the token of SLURM_JWT_FILE: the first line, or as scontrol prints it, SLURM_JWT=TOKEN. */
+static diloco_status read_token(char *token, size_t cap, const char *path)
+{
+    static const char name[] = "SLURM_JWT=";
+    dl_buf text;
+    dl_buf_init(&text, cap + sizeof name);
+    diloco_status status = dl_file_read(&text, path);
+    const char *line = status ? NULL : dl_buf_str(&text);
+    if (line && strncmp(line, name, strlen(name)) == 0) line += strlen(name);
+    const size_t len = line ? strcspn(line, " \t\r\n") : 0;
+    if (len < cap) snprintf(token, cap, "%.*s", (int)len, line ? line : "");
+    if (text.data) explicit_bzero(text.data, text.cap);
+    dl_buf_deinit(&text);
+    if (status)
+        return dl_fail(DILOCO_EINVAL,
+                       "slurm: SLURM_JWT_FILE is set, and its file gives no token: %s",
+                       diloco_error_text());
+    if (len && len < cap) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "slurm: the file %.300s (SLURM_JWT_FILE) has no token%s", path,
+                   len ? " of a possible length" : "");
+}
+
+/* Copy the token of SLURM_JWT. */
+static diloco_status copy_token(char *token, size_t cap)
+{
+    const char *given = getenv("SLURM_JWT");
+    if (!given || !*given)
+        return dl_fail(DILOCO_EINVAL,
+                       "slurm: launch.endpoint is set and SLURM_JWT is not: set it to a token, as "
+                       "by  export $(scontrol token lifespan=SECONDS), or set SLURM_JWT_FILE to a "
+                       "file that has one");
+    if (strlen(given) >= cap)
+        return dl_fail(DILOCO_EINVAL, "slurm: the token of SLURM_JWT has more than %zu bytes",
+                       cap - 1);
+    strcpy(token, given);
+    return DILOCO_OK;
+}
+
+/* Find the token, for the user that it names, or else for the user of this process. That of a file
+ * is read for each client, since it may be renewed while a launcher runs. */
 static diloco_status find_token(dl_rest *rest)
 {
-    const char *token = getenv("SLURM_JWT");
     const struct passwd *own = getpwuid(geteuid());
-    char user[256] = "";
-    if (!token || !*token)
-        return dl_fail(DILOCO_EINVAL,
-                       "slurm: launch.endpoint is set and SLURM_JWT is not: set it to "
-                       "a token, as by  export $(scontrol token lifespan=SECONDS)");
-    if (strlen(token) >= sizeof rest->who.token)
-        return dl_fail(DILOCO_EINVAL, "slurm: the token of SLURM_JWT has more than %zu bytes",
-                       sizeof rest->who.token - 1);
+    const char *path = token_file();
+    char *token = rest->who.token, user[256] = "";
+    DL_TRY(path ? read_token(token, sizeof rest->who.token, path)
+                : copy_token(token, sizeof rest->who.token));
     DL_TRY(read_claims(user, token));
-    strcpy(rest->who.token, token);
     rest->token_header = "X-SLURM-USER-TOKEN";
     snprintf(rest->headers[0], sizeof rest->headers[0], "X-SLURM-USER-NAME: %s",
              *user ? user
@@ -138,13 +197,12 @@ static diloco_status find_token(dl_rest *rest)
 static diloco_status open_rest(dl_rest *rest, const dl_launch_spec *spec)
 {
     DL_TRY(dl_rest_init(rest, spec, "slurmrestd", ""));
-    if (strncmp(rest->base, "https://", 8) != 0 && !dl_url_is_loopback(rest->base))
-        return dl_fail(DILOCO_EREFUSED,
-                       "launch.endpoint = \"%.100s\": http:// would send the token in clear text. "
-                       "Use https://, or forward a port:  ssh -L 6820:HOST:6820 LOGIN  and "
-                       "http://127.0.0.1:6820",
-                       rest->base);
-    return spec->dry ? DILOCO_OK : find_token(rest);
+    if (strncmp(rest->base, "https://", 8) == 0 || dl_url_is_loopback(rest->base)) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "launch.endpoint = \"%.100s\": http:// would send the token in clear text. "
+                   "Use https://, or forward a port:  ssh -L 6820:HOST:6820 LOGIN  and "
+                   "http://127.0.0.1:6820",
+                   rest->base);
 }
 
 /* ---- the version */
@@ -215,6 +273,9 @@ diloco_status dl_slurm_open(dl_slurm_client *c, const dl_launch_spec *spec)
     *c = (dl_slurm_client){.version = versions};
     DL_TRY(open_rest(&c->rest, spec));
     if (spec->dry) return DILOCO_OK;
+    const diloco_status status = find_token(&c->rest);
+    if (status)
+        return token_file() ? dl_fail(DILOCO_EUNREACHABLE, "%s", diloco_error_text()) : status;
     for (size_t i = 0; i < N_VERSIONS && !has; i++) {
         c->version = &versions[i];
         DL_TRY(try_version(&has, c, c->version));
@@ -225,7 +286,8 @@ diloco_status dl_slurm_open(dl_slurm_client *c, const dl_launch_spec *spec)
 diloco_status dl_slurm_check(const dl_launch_spec *spec)
 {
     dl_rest rest = {.name = NULL};
-    const diloco_status status = open_rest(&rest, spec);
+    diloco_status status = open_rest(&rest, spec);
+    if (!status && !spec->dry) status = find_token(&rest);
     dl_rest_deinit(&rest);
     return status;
 }

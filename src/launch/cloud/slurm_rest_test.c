@@ -297,6 +297,82 @@ TEST(token_is_needed_and_valid_and_does_not_leave_this_machine_in_clear_text)
     end_server();
 }
 
+/* Write the file of SLURM_JWT_FILE, and name it. */
+static void use_file(const char *text)
+{
+    CHECK_INT(0, setenv("SLURM_JWT_FILE", scratch_write("jwt", text, strlen(text)), 1));
+}
+
+TEST(token_of_a_file_is_read_again_so_that_a_new_one_is_used)
+{
+    char line[512];
+    n_answers = 0;
+    for (int i = 0; i < 2; i++) {
+        will_answer("200 OK", "{\"errors\":[]}");
+        will_answer("200 OK", "{\"jobs\":[]}");
+    }
+    const dl_launch_spec spec = with_server();
+    CHECK_INT(0, setenv("SLURM_JWT", expired, 1)); /* the file precedes it */
+    use_file("plain-token\n");
+    CHECK_OK(dl_executor_slurm.check(&spec));
+    CHECK_OK(dl_executor_slurm.poll(&spec, jobs, 1));
+    snprintf(line, sizeof line, "SLURM_JWT=%s\n", token); /* as scontrol token prints it */
+    use_file(line);
+    CHECK_OK(dl_executor_slurm.poll(&spec, jobs, 1));
+    CHECK_CONTAINS("X-SLURM-USER-TOKEN: plain-token\r\n", server.requests[1]);
+    CHECK_CONTAINS(".swordfish\r\n", server.requests[3]);
+    CHECK_CONTAINS("X-SLURM-USER-NAME: alice\r\n", server.requests[3]);
+    CHECK_INT(0, unsetenv("SLURM_JWT_FILE"));
+    end_server();
+}
+
+TEST(token_of_a_file_that_has_expired_is_waited_out_once_jobs_run)
+{
+    char words[8192];
+    n_answers = 0;
+    const dl_launch_spec spec = with_server();
+    use_file(expired);
+    CHECK_STATUS(DILOCO_EREFUSED, dl_executor_slurm.check(&spec));
+    CHECK_CONTAINS("jwt (SLURM_JWT_FILE) has expired", diloco_error_text());
+    CHECK_STATUS(DILOCO_EUNREACHABLE, dl_executor_slurm.poll(&spec, jobs, 1));
+    CHECK_CONTAINS("jwt (SLURM_JWT_FILE) has expired: write a new one to the file, as by  scontrol "
+                   "token lifespan=SECONDS; jobs continue meanwhile",
+                   diloco_error_text());
+    use_file(""); /* it is just being written */
+    CHECK_STATUS(DILOCO_EUNREACHABLE, dl_executor_slurm.poll(&spec, jobs, 1));
+    CHECK_CONTAINS("(SLURM_JWT_FILE) has no token", diloco_error_text());
+    CHECK_STATUS(DILOCO_EINVAL, dl_executor_slurm.check(&spec));
+    memset(words, 'x', sizeof words - 1);
+    words[sizeof words - 1] = '\0';
+    use_file(words);
+    CHECK_OK(dl_executor_slurm.check(&spec)); /* 8191 bytes, the most */
+    CHECK_INT(0, setenv("SLURM_JWT_FILE", scratch_path("nowhere"), 1));
+    CHECK_STATUS(DILOCO_EINVAL, dl_executor_slurm.check(&spec));
+    CHECK_CONTAINS("SLURM_JWT_FILE", diloco_error_text());
+    CHECK_STATUS(DILOCO_EUNREACHABLE, dl_executor_slurm.poll(&spec, jobs, 1));
+    CHECK_INT(0, unsetenv("SLURM_JWT_FILE"));
+    end_server();
+}
+
+TEST(refused_token_is_named_with_the_way_to_a_new_one)
+{
+    static const char body[] = "{\"errors\":[{\"error\":\"Authentication failure\"}]}";
+    n_answers = 0;
+    will_answer("401 Unauthorized", body);
+    will_answer("401 Unauthorized", body);
+    const dl_launch_spec spec = with_server();
+    CHECK_STATUS(DILOCO_EREFUSED, dl_executor_slurm.poll(&spec, jobs, 1));
+    CHECK_CONTAINS(
+        "answered 401: Authentication failure; check the credentials: set SLURM_JWT to a "
+        "new token, as by  export $(scontrol token lifespan=SECONDS)",
+        diloco_error_text());
+    use_file("plain-token\n");
+    CHECK_STATUS(DILOCO_EUNREACHABLE, dl_executor_slurm.poll(&spec, jobs, 1));
+    CHECK_CONTAINS("write a new one to the file", diloco_error_text());
+    CHECK_INT(0, unsetenv("SLURM_JWT_FILE"));
+    end_server();
+}
+
 TEST(job_is_described_in_the_form_of_the_later_versions)
 {
     static const char *const options[][2] = {{"launch.gpus", "2"},     {"launch.memory", "1.5"},
@@ -351,4 +427,7 @@ TEST_MAIN(states_of_v0_0_38_are_words_and_ranks_that_wait_share_a_record,
           task_of_a_list_that_is_not_stopped_is_named,
           server_without_a_known_version_is_refused_by_the_names_of_its_versions,
           token_is_needed_and_valid_and_does_not_leave_this_machine_in_clear_text,
+          token_of_a_file_is_read_again_so_that_a_new_one_is_used,
+          token_of_a_file_that_has_expired_is_waited_out_once_jobs_run,
+          refused_token_is_named_with_the_way_to_a_new_one,
           job_is_described_in_the_form_of_the_later_versions)
