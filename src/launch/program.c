@@ -35,11 +35,25 @@ bool dl_program_is_wheel(const char *path)
     return len > 4 && strcmp(path + len - 4, ".whl") == 0;
 }
 
+static const char *const machines[] = {"x86_64", "aarch64", "riscv64"};
+enum { N_MACHINES = sizeof machines / sizeof *machines };
+
+/* The last part of a wheel's name is its platform, such as manylinux_2_28_x86_64, or several with
+ * dots between them. "any" has no machine, and those of other systems are left to pip. */
+static const char *wheel_machine(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *platform = strrchr(slash ? slash : path, '-');
+    for (size_t i = 0; platform && strstr(platform, "linux") && i < N_MACHINES; i++)
+        if (strstr(platform, machines[i])) return machines[i];
+    return NULL;
+}
+
 /* e_machine is at offset 18, in the byte order of e_ident (elf(5)). The numbers are EM_X86_64,
  * EM_AARCH64 and EM_RISCV. */
 const char *dl_program_machine(const char *path)
 {
     unsigned char head[20];
+    if (dl_program_is_wheel(path)) return wheel_machine(path);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     const bool whole = fd >= 0 && read(fd, head, sizeof head) == sizeof head;
     if (fd >= 0) close(fd);
@@ -49,10 +63,18 @@ const char *dl_program_machine(const char *path)
                          4) != 0)
         return NULL;
     const unsigned machine = head[5] == 2 ? head[18] << 8 | head[19] : head[19] << 8 | head[18];
-    return machine == 62    ? "x86_64"
-           : machine == 183 ? "aarch64"
-           : machine == 243 ? "riscv64"
+    return machine == 62    ? machines[0]
+           : machine == 183 ? machines[1]
+           : machine == 243 ? machines[2]
                             : NULL;
+}
+
+/* The words are those of pip 20 to 25. */
+const char *dl_program_pip_advice(const char *err)
+{
+    return strstr(err, "not a supported wheel on this platform")
+               ? ": set launch.binary to a wheel for its architecture and its glibc"
+               : "";
 }
 
 /* Install the wheel in `folder` unless that is done. A part of an installation, or one whose files
@@ -69,8 +91,10 @@ static diloco_status install_wheel(const char *folder, const char *wheel)
     DL_TRY(dl_command_do(&result, &run));
     dl_buf_deinit(&result.out);
     if (result.exit_code == 0) return DILOCO_OK;
-    return dl_fail(DILOCO_EIO, "pip install %s: %s", wheel,
-                   *result.err ? result.err : "the installed files are not those of the wheel");
+    const char *advice = dl_program_pip_advice(result.err);
+    return dl_fail(*advice ? DILOCO_EREFUSED : DILOCO_EIO, "pip install %s: %s%s", wheel,
+                   *result.err ? result.err : "the installed files are not those of the wheel",
+                   advice);
 }
 
 /* A file of the right name and the wrong digest is replaced: an earlier copy may have been

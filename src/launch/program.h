@@ -27,9 +27,12 @@ DL_MUST_CHECK diloco_status dl_program_digest(char out[DL_PROGRAM_DIGEST + 1], c
 /* Returns true if the path names a wheel. */
 bool dl_program_is_wheel(const char *path);
 
-/* Returns the architecture that an ELF file is for, as `uname -m` writes it, or NULL for any other
- * file and for an architecture that diloco is not built for. */
+/* Returns the architecture that an ELF file is for, or a wheel by its name, as `uname -m` writes
+ * it. Returns NULL for any other file, and for an architecture that diloco is not built for. */
 const char *dl_program_machine(const char *path);
+/* Returns the end of an error with pip's words `err`: the way out if pip refuses a wheel because it
+ * is for another platform, else "". */
+const char *dl_program_pip_advice(const char *err);
 
 /* The program of an installed wheel, below <dir>/bin/<SHA-256>. */
 #define DL_WHEEL_PROGRAM "site/diloco/_lib/diloco"
@@ -48,7 +51,8 @@ const char *dl_program_machine(const char *path);
 
 /* dl_program_install copies spec->program to its folder below spec->dir, unless a file with that
  * digest is there, and installs a wheel there. `digest` is that of the program. Returns errors of
- * the file system, and DILOCO_EIO with the words of pip. One caller at a time for one folder. */
+ * the file system, and DILOCO_EIO or DILOCO_EREFUSED with the words of pip. One caller at a time
+ * for one folder. */
 DL_MUST_CHECK diloco_status dl_program_install(const dl_launch_spec *spec, const char *digest);
 
 #endif

@@ -79,6 +79,43 @@ TEST(a_wheel_that_pip_refuses_is_named)
     CHECK_CONTAINS("pip install ", diloco_error_text());
 }
 
+TEST(machine_of_a_wheel_is_that_of_its_name)
+{
+    static const char *const pairs[][2] = {
+        {"dist/diloco-0.2-py3-none-manylinux_2_28_x86_64.whl", "x86_64"},
+        {"diloco-0.2-py3-none-musllinux_1_2_aarch64.whl", "aarch64"},
+        {"diloco-0.2-py3-none-manylinux2014_x86_64.manylinux_2_17_x86_64.whl", "x86_64"},
+        {"diloco-0.2-py3-none-any.whl", NULL},
+        {"diloco-0.2-py3-none-macosx_11_0_x86_64.whl", NULL},
+        {"linux-aarch64.whl/diloco-0.2-py3-none-any.whl", NULL},
+        {"diloco.whl", NULL},
+    };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++) {
+        const char *machine = dl_program_machine(pairs[i][0]);
+        CHECK_STR(pairs[i][1] ? pairs[i][1] : "", machine ? machine : "");
+    }
+}
+
+/* pip refuses a wheel whose name is that of no Linux before it reads it. */
+TEST(wheel_of_another_platform_is_refused_with_the_way_out)
+{
+    char digest[DL_PROGRAM_DIGEST + 1];
+    if (shell("python3 -m pip --version >/dev/null 2>&1")) return;
+    const dl_launch_spec spec = {
+        .dir = scratch_folder("mac"),
+        .program = scratch_write("diloco-1-py3-none-macosx_11_0_arm64.whl", "x", 1),
+        .argv = none,
+        .env = none,
+        .secrets = none};
+    CHECK_OK(dl_program_digest(digest, spec.program));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_program_install(&spec, digest));
+    CHECK_CONTAINS(
+        "is not a supported wheel on this platform: set launch.binary to a wheel for its "
+        "architecture and its glibc",
+        diloco_error_text());
+}
+
 TEST_MAIN(digest_is_that_of_the_bytes_whatever_the_name_of_the_file,
           a_wheel_is_installed_and_again_if_a_file_of_it_was_changed,
-          a_wheel_that_pip_refuses_is_named)
+          a_wheel_that_pip_refuses_is_named, machine_of_a_wheel_is_that_of_its_name,
+          wheel_of_another_platform_is_refused_with_the_way_out)

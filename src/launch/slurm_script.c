@@ -52,7 +52,7 @@ static diloco_status add_command(dl_buf *out, const dl_launch_spec *spec)
  * does not count as a lost task, which would be submitted again. */
 static diloco_status add_machine_check(dl_buf *out, const char *machine)
 {
-    if (!machine) return DILOCO_OK; /* a script, or a wheel, whose platform pip compares */
+    if (!machine) return DILOCO_OK; /* a script, or a wheel whose name has none */
     return dl_buf_addf(out,
                        "here=$(uname -sm)\n[ \"$here\" = 'Linux %s' ] || {\n"
                        "echo \"$(uname -n) is a machine of $here, and the program is for Linux %s: "

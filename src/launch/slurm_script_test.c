@@ -121,5 +121,35 @@ TEST(program_for_another_architecture_is_named_and_its_exit_code_is_written)
     dl_buf_deinit(&result.out);
 }
 
+/* A wheel has it in its name. The program is not read before. */
+TEST(wheel_for_another_architecture_is_named_on_the_node)
+{
+    static dl_config config;
+    dl_command_result result;
+    dl_buf script;
+    dl_config_init(&config);
+    const dl_launch_spec spec = {.run = run,
+                                 .config = &config,
+                                 .on = "",
+                                 .dir = scratch_folder("wheel"),
+                                 .program = "diloco-0.2-py3-none-manylinux_2_28_x86_64.whl",
+                                 .argv = arguments,
+                                 .env = none,
+                                 .secrets = none};
+    use_uname("riscv64");
+    dl_buf_init(&script, 1 << 16);
+    CHECK_OK(dl_slurm_script(&script, &spec, 0, "1234"));
+    const char *const argv[] = {"env", "SLURM_ARRAY_TASK_ID=3", "sh",
+                                "-c",  dl_buf_str(&script),     NULL};
+    CHECK_OK(dl_command_do(&result, &(dl_command_run){.argv = argv}));
+    CHECK_CONTAINS("node7 is a machine of Linux riscv64, and the program is for Linux x86_64",
+                   dl_buf_str(&result.out));
+    CHECK_INT(3, result.exit_code);
+    CHECK_STR("exit 3 0\n", contents(spec.dir, "diloco-1f0c2ab9-r3-g0/exit"));
+    dl_buf_deinit(&result.out);
+    dl_buf_deinit(&script);
+}
+
 TEST_MAIN(program_is_found_whatever_the_name_of_its_folder, changed_program_is_not_run,
-          program_for_another_architecture_is_named_and_its_exit_code_is_written)
+          program_for_another_architecture_is_named_and_its_exit_code_is_written,
+          wheel_for_another_architecture_is_named_on_the_node)

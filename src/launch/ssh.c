@@ -196,7 +196,9 @@ static diloco_status ssh_failed(const place *p, int code, const char *err)
 {
     const char *last = strrchr(err, '\n');
     const char *line = last ? last + 1 : err;
-    if (code != SSH_FAILED) return dl_fail(DILOCO_EIO, "%s: %s", p->host, err);
+    const char *advice = dl_program_pip_advice(err);
+    if (code != SSH_FAILED)
+        return dl_fail(*advice ? DILOCO_EREFUSED : DILOCO_EIO, "%s: %s%s", p->host, err, advice);
     if (is_refusal(err))
         return dl_fail(DILOCO_EREFUSED, "ssh to %s: %s; try  ssh %s%s%s%s true", p->host, line,
                        *p->port ? "-p " : "", p->port, *p->port ? " " : "", p->target);
@@ -275,8 +277,8 @@ static diloco_status look_for_program(bool *there, const dl_launch_spec *spec, c
     DL_TRY(ssh(&result, spec, p, script, NULL, 0));
     const char *said = dl_buf_str(&result.out);
     diloco_status status = said ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "out of memory for a reply");
-    /* Of a wheel pip compares the platform. */
-    if (said && !dl_program_is_wheel(spec->program)) status = check_machine(spec, p, said);
+    /* The name of a wheel for any machine has none: pip decides. */
+    if (said && dl_program_machine(spec->program)) status = check_machine(spec, p, said);
     *there = said && strstr(said, "\nthere");
     dl_buf_deinit(&result.out);
     return status;

@@ -45,6 +45,40 @@ TEST(replica_that_was_started_before_another_failed_has_its_id)
     CHECK_STR("", jobs[1].id);
 }
 
+/* A host whose `uname` is $UNAME, and whose pip refuses every wheel. */
+static const char refuses[] =
+    "#!/bin/sh\n"
+    "case \"$*\" in *uname*) echo \"$UNAME\"; exit;; esac\n"
+    "while read -r line; do :; done\n"
+    "echo 'ERROR: it is not a supported wheel on this platform.' >&2\nexit 3\n";
+
+TEST(wheel_that_the_host_cannot_install_is_refused_with_the_way_out)
+{
+    static dl_config config;
+    static const char name[] = "diloco-0.2-py3-none-manylinux_2_28_x86_64.whl";
+    dl_job job;
+    const dl_launch_spec spec = {.run = run,
+                                 .config = &config,
+                                 .on = "a",
+                                 .dir = "dir",
+                                 .program = scratch_write(name, "x", 1),
+                                 .argv = none,
+                                 .env = none,
+                                 .secrets = none};
+    dl_config_init(&config);
+    CHECK_INT(0, chmod(scratch_write("bin/ssh", refuses, sizeof refuses - 1), 0700));
+    for (int other = 0; other < 2; other++) {
+        CHECK_INT(0, setenv("UNAME", other ? "Linux riscv64" : "Linux x86_64", 1));
+        dl_job_init(&job, run, 0, 0);
+        CHECK_STATUS(DILOCO_EREFUSED, dl_executor_ssh.launch(&spec, &job, 1));
+        CHECK_CONTAINS(other
+                           ? "a is a machine of Linux riscv64, and the program is for Linux x86_64"
+                           : "a: ERROR: it is not a supported wheel on this platform: set "
+                             "launch.binary to a wheel for its architecture and its glibc",
+                       diloco_error_text());
+    }
+}
+
 /* Returns the status of the check of these hosts. */
 static diloco_status check_hosts(const char *hosts)
 {
@@ -106,5 +140,6 @@ TEST(ssh_gets_an_ipv6_address_without_brackets)
 }
 
 TEST_MAIN(replica_that_was_started_before_another_failed_has_its_id,
+          wheel_that_the_host_cannot_install_is_refused_with_the_way_out,
           ipv6_address_is_written_in_brackets_with_or_without_a_port,
           ssh_gets_an_ipv6_address_without_brackets)

@@ -21,15 +21,20 @@ static bool is_fetched(const char *binary)
     return strncmp(binary, "https://", 8) == 0 || strncmp(binary, "http://", 7) == 0;
 }
 
+/* The end of a replica whose wheel pip did not install: the cause is in its output. */
+#define NOT_INSTALLED                                                                              \
+    "{ echo \"diloco: pip did not install $0, see its own words above: the image needs python3 "   \
+    "with pip, and the wheel's architecture and glibc\" >&2; exit 3; }; "
+
 /* In the image pip installs the wheel into a folder of its own, and its program becomes the
- * replica. pip itself compares the bytes with the digest of the address, and refuses others. $0 is
- * the address. */
+ * replica. pip itself compares the bytes with the digest of the address, and the platform with the
+ * image's, and refuses others. $0 is the address. */
 static diloco_status install_in_image(dl_launching *l, const char *address)
 {
     static const char script[] =
         "d=$(mktemp -d) && python3 -m pip install --quiet --no-input --disable-pip-version-check "
-        "--no-deps --target \"$d\" \"diloco @ $0\" && PYTHONPATH=$d && export PYTHONPATH && "
-        "exec \"$d/diloco/_lib/diloco\" \"$@\"";
+        "--no-deps --target \"$d\" \"diloco @ $0\" || " NOT_INSTALLED
+        "PYTHONPATH=$d; export PYTHONPATH; exec \"$d/diloco/_lib/diloco\" \"$@\"";
     static const char mark[] = ".whl#sha256=";
     const char *digest = strstr(address, mark);
     digest = digest ? digest + strlen(mark) : "";
