@@ -164,29 +164,46 @@ static bool is_other(char name[DL_JOB_NAME_MAX + 1], const dl_cloud_rows *rows, 
     return strcmp(name, job->name) != 0;
 }
 
-/* Set the job's state. With stop_deletes a job that is gone was deleted by a cancel, hence
- * CANCELLED. Any answer ends the silence; `seen` marks an unknown state as silent again. */
-static diloco_status look_at_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job *job)
+/* The backend's job of an id: the one of our name, another one, or none. */
+typedef enum found { FOUND_JOB, FOUND_OTHER, FOUND_NONE } found;
+
+/* Look up the job's id at the backend. FOUND_OTHER: a job of another name, which `name` is
+ * set to. The caller frees response->text after success. */
+static diloco_status look_up(found *what, char name[DL_JOB_NAME_MAX + 1],
+                             dl_rest_response *response, const dl_cloud_rows *rows, dl_rest *rest,
+                             const dl_job *job)
 {
-    char name[DL_JOB_NAME_MAX + 1];
     dl_rest_call call;
-    dl_rest_response response;
-    diloco_status status = ask(rest, &response, rows->look, rows->look_method, job, false, &call);
-    if (!status) {
-        job->silent = false;
-        if (dl_rest_is_good(&response) && is_other(name, rows, job, &response))
-            dl_job_set_other(job, name);
-        else if (dl_rest_is_good(&response))
-            rows->seen(job, response.json);
-        else if (is_gone(rows, &response))
-            dl_job_set(job, rows->stop_deletes ? DL_JOB_CANCELLED : DL_JOB_LOST, -1,
-                       "%s no longer has %.180s", rest->name, job->id);
-        else
-            status = dl_rest_refused(rest, &call, &response);
-        dl_buf_deinit(&response.text);
+    diloco_status status = ask(rest, response, rows->look, rows->look_method, job, false, &call);
+    *what = FOUND_NONE;
+    if (!status && dl_rest_is_good(response))
+        *what = is_other(name, rows, job, response) ? FOUND_OTHER : FOUND_JOB;
+    else if (!status && !is_gone(rows, response)) {
+        status = dl_rest_refused(rest, &call, response);
+        dl_buf_deinit(&response->text);
     }
     dl_rest_call_deinit(&call);
     return status;
+}
+
+/* Set the job's state. With stop_deletes a job that is gone was deleted by a cancel, hence
+ * CANCELLED. An answer ends the silence; `seen` marks an unknown state as silent again. */
+static diloco_status look_at_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job *job)
+{
+    char name[DL_JOB_NAME_MAX + 1];
+    dl_rest_response response;
+    found what;
+    DL_TRY(look_up(&what, name, &response, rows, rest, job));
+    job->silent = false;
+    if (what == FOUND_OTHER)
+        dl_job_set_other(job, name);
+    else if (what == FOUND_JOB)
+        rows->seen(job, response.json);
+    else
+        dl_job_set(job, rows->stop_deletes ? DL_JOB_CANCELLED : DL_JOB_LOST, -1,
+                   "%s no longer has %.180s", rest->name, job->id);
+    dl_buf_deinit(&response.text);
+    return DILOCO_OK;
 }
 
 /* An error leaves the later jobs as they were. The supervisor waits it out if it may pass, and
@@ -208,18 +225,11 @@ diloco_status dl_cloud_poll(const dl_cloud_rows *rows, const dl_launch_spec *spe
 static diloco_status check_name(const dl_cloud_rows *rows, dl_rest *rest, const dl_job *job)
 {
     char name[DL_JOB_NAME_MAX + 1];
-    dl_rest_call call;
     dl_rest_response response;
-    diloco_status status = ask(rest, &response, rows->look, rows->look_method, job, false, &call);
-    if (!status) {
-        if (dl_rest_is_good(&response) && is_other(name, rows, job, &response))
-            status = dl_job_refuse_other(job, name);
-        else if (!dl_rest_is_good(&response) && !is_gone(rows, &response))
-            status = dl_rest_refused(rest, &call, &response);
-        dl_buf_deinit(&response.text);
-    }
-    dl_rest_call_deinit(&call);
-    return status;
+    found what;
+    DL_TRY(look_up(&what, name, &response, rows, rest, job));
+    dl_buf_deinit(&response.text);
+    return what == FOUND_OTHER ? dl_job_refuse_other(job, name) : DILOCO_OK;
 }
 
 diloco_status dl_cloud_check_name(const dl_cloud_rows *rows, const dl_launch_spec *spec,

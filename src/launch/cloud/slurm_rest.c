@@ -281,35 +281,35 @@ static diloco_status list_jobs(dl_slurm_tasks *out, dl_slurm_client *c, const wa
     return status;
 }
 
-/* The API has no filter by name, so all jobs of the cluster are read. The text is in memory once:
- * its JSON is read in place. */
-static diloco_status find(dl_slurm_tasks *out, const dl_launch_spec *spec, const dl_job *jobs,
-                          size_t n)
+/* Append the wanted tasks: by one request for each array or, since the API has no filter by name,
+ * from the list of all jobs of the cluster. That text is in memory once: its JSON is read in place.
+ * Quadratic in n, which DL_JOBS_MAX bounds. */
+static diloco_status list_wanted(dl_slurm_tasks *out, const wanted *w)
 {
     dl_slurm_client c;
-    const wanted w = {.spec = spec, .jobs = jobs, .n = n, .by_name = true};
-    diloco_status status = dl_slurm_open(&c, spec);
-    if (!status) status = list_jobs(out, &c, &w, 0);
+    diloco_status status = dl_slurm_open(&c, w->spec);
+    if (!status && w->by_name) status = list_jobs(out, &c, w, 0);
+    for (size_t i = 0; !status && !w->by_name && i < w->n; i++) {
+        const uint64_t number = strtoull(w->jobs[i].id, NULL, 10);
+        size_t k = 0;
+        while (k < i && strtoull(w->jobs[k].id, NULL, 10) != number)
+            k++;
+        if (k == i && number) status = list_jobs(out, &c, w, number);
+    }
     dl_rest_deinit(&c.rest);
     return status;
 }
 
-/* One request for each array. Quadratic in n, which DL_JOBS_MAX bounds. */
+static diloco_status find(dl_slurm_tasks *out, const dl_launch_spec *spec, const dl_job *jobs,
+                          size_t n)
+{
+    return list_wanted(out, &(wanted){.spec = spec, .jobs = jobs, .n = n, .by_name = true});
+}
+
 static diloco_status look(dl_slurm_tasks *out, const dl_launch_spec *spec, const dl_job *jobs,
                           size_t n)
 {
-    dl_slurm_client c;
-    const wanted w = {.spec = spec, .jobs = jobs, .n = n};
-    diloco_status status = dl_slurm_open(&c, spec);
-    for (size_t i = 0; !status && i < n; i++) {
-        const uint64_t number = strtoull(jobs[i].id, NULL, 10);
-        size_t k = 0;
-        while (k < i && strtoull(jobs[k].id, NULL, 10) != number)
-            k++;
-        if (k == i && number) status = list_jobs(out, &c, &w, number);
-    }
-    dl_rest_deinit(&c.rest);
-    return status;
+    return list_wanted(out, &(wanted){.spec = spec, .jobs = jobs, .n = n});
 }
 
 /* ---- stopping */
