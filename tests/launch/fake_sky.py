@@ -3,7 +3,8 @@
 
 A managed job is a process of this machine. The folder SKY_FAKE has requests.jsonl, the arguments of each call; jobs/<id>/
 with name, pid, exit, cancelled and log; and fault: while it exists, each call fails. no-cancel has the id of a job that
-cannot be cancelled."""
+cannot be cancelled. With no-cloud no cloud is enabled; the words of that error, and of the one
+before a first job, are those of SkyPilot 0.14.1 without a cloud."""
 import argparse
 import json
 import os
@@ -17,6 +18,8 @@ jobs = folder / "jobs"
 
 
 def launch(args):
+    if (folder / "no-cloud").exists():
+        sys.exit("sky.exceptions.NoCloudAccessError: Cloud access is not set up. Run: \x1b[1msky check\x1b[0m")
     if args.image_id.endswith("/nowhere"):
         sys.exit(f"no cloud has {args.image_id}")
     jobs.mkdir(exist_ok=True)
@@ -44,6 +47,8 @@ def status(job):
 
 def queue(args):
     assert args.all and args.output == "json"
+    if not jobs.exists():  # there is no jobs controller before the first job
+        sys.exit("sky.exceptions.ClusterNotUpError: No in-progress managed jobs.")
     rows = [{"job_id": int(job.name), "job_name": (job / "name").read_text("utf-8"), "status": status(job),
              "failure_reason": "To see the details, run: sky jobs logs" if status(job) == "FAILED" else None}
             for job in sorted(jobs.glob("*"), key=lambda job: -int(job.name))]

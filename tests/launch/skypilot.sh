@@ -33,6 +33,9 @@ expect_error 3 'launch.timeout' diloco launch tiny.toml --store "$store" --set l
 expect_error 2 'no program sky here' env PATH="$work/bin" diloco launch tiny.toml --store "$store"
 expect_error 3 'ended with exit code 1: no cloud has docker:docker.io/nowhere' \
     diloco launch tiny.toml --store "$store" --set launch.image=docker.io/nowhere
+touch api/no-cloud
+expect_error 3 'SkyPilot has no enabled cloud: run  sky check' diloco launch tiny.toml --store "$store"
+rm api/no-cloud
 launch_again '"launch"'
 kill_in_outage name 'FAILED: To see the details'
 expect 0 diloco launch logs "$store" --rank 1

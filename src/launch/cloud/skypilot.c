@@ -121,35 +121,84 @@ static diloco_status fill(words *w, const dl_launch_spec *spec, const dl_job *jo
 
 /* ---- calls */
 
-/* Run sky. `failed` is the status of a command that fails: its exit code does not say why. *out
- * gets stdout, which the caller frees; with NULL it is dropped. */
-static diloco_status run_sky(dl_buf *out, words *w, const char *what, diloco_status failed)
+/* Make the end of sky's stderr a part of a sentence: in one line, without the escape sequences of
+ * colors. It begins at the name of the exception, which follows messages. Returns a part of `err`.
+ */
+static const char *words_of(char *err)
 {
-    dl_command_result result;
+    char *out = err;
+    const char *begin = err;
+    for (const char *at = err; *at;) {
+        if (at[0] == '\033' && at[1] == '[') {
+            at += 2 + strspn(at + 2, "0123456789;");
+            at += *at != '\0';
+        } else {
+            *out++ = *at == '\n' ? ' ' : *at;
+            at++;
+        }
+    }
+    *out = '\0';
+    for (const char *at = err; (at = strstr(at, "sky.exceptions.")); at++)
+        begin = at;
+    return begin;
+}
+
+/* The error of a command that failed. Its exit code is 1 for all of them, so SkyPilot's words
+ * decide. */
+static diloco_status sky_failed(const char *what, diloco_status failed, dl_command_result *result)
+{
+    const char *said = words_of(result->err);
+    if (strstr(said, "NoCloudAccessError"))
+        return dl_fail(failed,
+                       "%s: SkyPilot has no enabled cloud: run  sky check  to see what each cloud "
+                       "needs",
+                       what);
+    return dl_fail(failed, "%s: sky ended with exit code %d: %.300s", what, result->exit_code,
+                   said);
+}
+
+static diloco_status do_sky(dl_command_result *result, words *w)
+{
     const dl_command_run run = {
         .argv = (const char *const *)(uintptr_t)w->word, .most = QUEUE_MAX, .patience = PATIENCE};
     DL_TRY(check_words(w));
-    DL_TRY(dl_command_do(&result, &run));
-    if (result.exit_code) {
-        dl_buf_deinit(&result.out);
-        return dl_fail(failed, "%s: sky ended with exit code %d: %.300s", what, result.exit_code,
-                       result.err);
+    return dl_command_do(result, &run);
+}
+
+/* Run sky for its effect. `failed` is the status of a command that fails. */
+static diloco_status run_sky(words *w, const char *what, diloco_status failed)
+{
+    dl_command_result result;
+    DL_TRY(do_sky(&result, w));
+    dl_buf_deinit(&result.out);
+    return result.exit_code ? sky_failed(what, failed, &result) : DILOCO_OK;
+}
+
+/* Run `sky jobs queue`. The caller frees *text after success. Without a jobs controller, as before
+ * the first job of a user, it fails and says that there are no jobs: the queue is empty then. */
+static diloco_status run_queue(dl_buf *text)
+{
+    dl_command_result result;
+    words w = {.n = 0};
+    add_all(&w, (const char *[]){"sky", "jobs", "queue", "--all", "--output", "json", NULL});
+    diloco_status status = do_sky(&result, &w);
+    drop(&w);
+    DL_TRY(status);
+    *text = result.out;
+    if (result.exit_code && strstr(result.err, "No in-progress managed jobs")) {
+        dl_buf_clear(text);
+        status = dl_buf_addf(text, "[]");
+    } else if (result.exit_code) {
+        status = sky_failed("the managed jobs", DILOCO_EUNREACHABLE, &result);
     }
-    if (out)
-        *out = result.out;
-    else
-        dl_buf_deinit(&result.out);
-    return DILOCO_OK;
+    if (status) dl_buf_deinit(text);
+    return status;
 }
 
 /* The array of all managed jobs. The caller frees *text. Lines before it are messages. */
 static diloco_status read_queue(dl_json_value *queue, dl_buf *text)
 {
-    words w = {.n = 0};
-    add_all(&w, (const char *[]){"sky", "jobs", "queue", "--all", "--output", "json", NULL});
-    diloco_status status = run_sky(text, &w, "the managed jobs", DILOCO_EUNREACHABLE);
-    drop(&w);
-    DL_TRY(status);
+    DL_TRY(run_queue(text));
     const char *all = dl_buf_str(text), *at = all;
     while (at && *at != '[')
         at = (at = strchr(at, '\n')) ? at + 1 : NULL;
@@ -201,7 +250,7 @@ static diloco_status launch_one(const dl_launch_spec *spec, const dl_job *job)
     words w = {.n = 0};
     diloco_status status = fill(&w, spec, job);
     if (!status)
-        status = spec->dry ? print_words(spec, &w) : run_sky(NULL, &w, job->name, DILOCO_EREFUSED);
+        status = spec->dry ? print_words(spec, &w) : run_sky(&w, job->name, DILOCO_EREFUSED);
     drop(&w);
     return status;
 }
@@ -312,7 +361,7 @@ static diloco_status cancel_one(const dl_job *job, dl_json_value queue)
     words w = {.n = 0};
     DL_TRY(check_name(job, queue));
     add_all(&w, (const char *[]){"sky", "jobs", "cancel", "--yes", job->id, NULL});
-    const diloco_status status = run_sky(NULL, &w, job->name, DILOCO_EUNREACHABLE);
+    const diloco_status status = run_sky(&w, job->name, DILOCO_EUNREACHABLE);
     drop(&w);
     return status;
 }

@@ -1,5 +1,5 @@
-/* skypilot_test.c - the exit codes of `sky jobs logs`, and the jobs that are stopped, by a script
- * in the place of `sky`. */
+/* skypilot_test.c - the exit codes of `sky jobs logs`, the jobs that are stopped, and the errors of
+ * `sky`, by a script in its place. */
 #include "launch/executor_rows.h"
 
 #include "check.h"
@@ -82,5 +82,66 @@ TEST(job_of_another_name_is_neither_stopped_nor_read)
     }
 }
 
+/* Launch a job. `sky` prints its messages, and ends with `words` on stderr as SkyPilot 0.14.1 does:
+ * its queue before there is a jobs controller, and its launch if `words` are not "". */
+static diloco_status launch_first(dl_job *job, const char *words)
+{
+    static dl_config config;
+    static const char *const none[] = {NULL};
+    char script[2 * PATH_MAX];
+    const dl_launch_spec spec = {.run = "1f0c2ab9",
+                                 .config = &config,
+                                 .program = "diloco",
+                                 .argv = none,
+                                 .env = none,
+                                 .secrets = none};
+    const char *mark = scratch_path("launched");
+    dl_config_init(&config);
+    dl_job_init(job, spec.run, 0, 0);
+    snprintf(
+        script, sizeof script,
+        "#!/bin/sh\nprintf '\\033[32m\\342\\234\\223 SkyPilot API server started.\\033[0m\\n'\n"
+        "if [ $2 = launch ]; then\nprintf '%s' >&2; [ -z '%s' ] || exit 1; : >'%s'\n"
+        "elif [ -e '%s' ]; then\n"
+        "echo '[{\"job_id\":17,\"job_name\":\"%s\",\"status\":\"PENDING\"}]'\nelse\n"
+        "echo 'sky.exceptions.ClusterNotUpError: No in-progress managed jobs.' >&2; exit 1; fi\n",
+        words, words, mark, mark, job->name);
+    CHECK_INT(0, chmod(scratch_write("first/sky", script, strlen(script)), 0700));
+    return dl_executor_skypilot.launch(&spec, job, 1);
+}
+
+TEST(first_job_is_launched_though_there_is_no_jobs_controller_yet)
+{
+    dl_job job;
+    CHECK_INT(0, setenv("PATH", scratch_folder("first"), 1));
+    CHECK_OK(launch_first(&job, ""));
+    CHECK_STR("17", job.id);
+    CHECK_INT(0, unlink(scratch_path("launched")));
+}
+
+TEST(launch_without_an_enabled_cloud_names_the_command_that_shows_them)
+{
+    dl_job job;
+    CHECK_INT(0, setenv("PATH", scratch_path("first"), 1));
+    CHECK_STATUS(DILOCO_EREFUSED,
+                 launch_first(&job,
+                              "sky.exceptions.NoCloudAccessError: Cloud access is not set up. "
+                              "Run: \\033[1msky check\\033[0m\\n"));
+    CHECK_STR(
+        "diloco-1f0c2ab9-r0-g0: SkyPilot has no enabled cloud: run  sky check  to see what each "
+        "cloud needs",
+        diloco_error_text());
+    CHECK_STATUS(DILOCO_EREFUSED,
+                 launch_first(&job, "a warning\\nsky.exceptions.ResourcesUnavailableError: Task "
+                                    "requires AWS which is not enabled.\\nTo fix: run: "
+                                    "\\033[1msky check aws\\033[0m.\\n"));
+    CHECK_STR("diloco-1f0c2ab9-r0-g0: sky ended with exit code 1: sky.exceptions."
+              "ResourcesUnavailableError: Task requires AWS which is not enabled. To fix: run: sky "
+              "check aws",
+              diloco_error_text());
+}
+
 TEST_MAIN(job_of_another_name_is_neither_stopped_nor_read,
-          exit_code_that_is_the_state_of_the_job_is_no_error_of_its_logs)
+          exit_code_that_is_the_state_of_the_job_is_no_error_of_its_logs,
+          first_job_is_launched_though_there_is_no_jobs_controller_yet,
+          launch_without_an_enabled_cloud_names_the_command_that_shows_them)
