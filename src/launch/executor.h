@@ -120,7 +120,7 @@ typedef struct dl_executor_caps {
     /* Seconds after which the backend stops a replica at the latest, whatever launch.timeout says;
      * 0: no such limit is known. */
     uint32_t max_runtime_s;
-    /* spot: the backend may preempt a replica. gang: it starts all ranks or none. */
+    /* spot: the backend may preempt a replica. gang: with launch.gang it starts all or none. */
     bool spot, gang;
     /* Replicas run in launch.image and see no files of this machine. */
     bool in_image;

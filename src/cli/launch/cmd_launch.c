@@ -335,6 +335,8 @@ const dl_command dl_command_launch = {
                "those that are lost, and ends when the run is complete. Ctrl-C leaves the replicas "
                "running;\n"
                "the same command finds them again. docs/launch.md describes each executor.\n"
+               "launch status, logs, cancel, collect and scale work on what was started. launch\n"
+               "executors lists the executors, and launch job runs any command.\n"
                "  diloco launch run.toml --on ssh://alice@a,alice@b --replicas 2",
     .flags = DL_FLAGS(DL_FLAG_ON, DL_FLAG_LAUNCH_REPLICAS, DL_FLAG_STORE, DL_FLAG_COORD,
                       DL_FLAG_SEED, DL_FLAG_PRESET, DL_FLAG_BUDGET, DL_FLAG_LAUNCH_STEP,

@@ -472,7 +472,8 @@ static diloco_status cmd_launch_executors(const dl_args *args)
         print_limit(e);
         printf("  price      of your table (launch.prices, machine_hour)\n");
         printf("  preempts   %s; starts %s\n", e->caps.spot ? "may" : "no",
-               e->caps.gang ? "all or none" : "each replica by itself");
+               e->caps.gang ? "all or none with launch.gang, else each replica by itself"
+                            : "each replica by itself");
     }
     return DILOCO_OK;
 }
