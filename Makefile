@@ -34,7 +34,7 @@ tests: packages-build packages-test $(if $(SAN),packages-check) # build them
 	@$(call configure,-DDILOCO_TESTS=ON)
 	@cmake --build $(BUILD)
 
-test: packages-build packages-test packages-servers packages-launch $(if $(filter yes,$(PYTHON)),packages-python) $(if $(filter yes,$(BROWSER)),packages-browser) ## every test this machine can run [SAN=address|thread] [PYTHON=no: without PyTorch] [BROWSER=yes: with Chromium]
+test: packages-build packages-test packages-gpu packages-servers packages-launch $(if $(filter yes,$(PYTHON)),packages-python) $(if $(filter yes,$(BROWSER)),packages-browser) ## every test this machine can run [SAN=address|thread] [PYTHON=no: without PyTorch] [BROWSER=yes: with Chromium]
 	@$(MAKE) --no-print-directory tests
 	@scripts/test.sh $(BUILD)
 

@@ -8,6 +8,7 @@
 #              build/venv-launch the descriptions of the APIs that it uses
 #     browser  Chromium, and in build/browser what drives it, for the tests of the page
 #     python   PyTorch and its trainers in build/venv, for the tests of the Python package
+#     gpu      where nvcc is, in build/venv-gpu NVIDIA's disassembler, for the test device_code
 #     clang    the other compiler
 #     check    compilers, formatter and linter of the gate
 #     deb      the Debian package
@@ -34,6 +35,7 @@ list() {
     browser) echo chromium
              command -v npm >/dev/null || echo nodejs npm ;;
     python) echo python3 python3-venv ;;
+    gpu)   command -v nvcc >/dev/null && echo python3 python3-venv ;;
     deb)   echo dpkg-dev file ;;
     wheel) echo build-essential cmake ninja-build pkg-config dpkg-dev m4 perl python3 python3-venv \
                 libtomlplusplus-dev ;;
@@ -136,6 +138,23 @@ install_for_launch() {
     cat "$wanted" "$alone" >"$venv/installed.txt"
 }
 
+# Into build/venv-gpu, in the versions of tests/cuda_emu/requirements.txt. A machine without nvcc has no
+# machine code to read.
+install_for_gpu() {
+    venv=$root/build/venv-gpu
+    wanted=$root/tests/cuda_emu/requirements.txt
+    command -v nvcc >/dev/null || return 0
+    if command -v cuobjdump >/dev/null && command -v nvdisasm >/dev/null; then return 0; fi
+    cmp -s "$wanted" "$venv/installed.txt" && return
+    echo "installing from PyPI into build/venv-gpu: $(grep -v '^#' "$wanted" | tr '\n' ' ')"
+    mkdir -p "$root/build"
+    pip_log=$root/build/venv-gpu.log
+    python3 -m venv "$venv" >"$pip_log" 2>&1 &&
+        "$venv/bin/pip" install --no-compile --no-deps -r "$wanted" >>"$pip_log" 2>&1 ||
+        { no_python; return; }
+    cp "$wanted" "$venv/installed.txt"
+}
+
 missing=$(missing_packages "$@")
 [ -z "$missing" ] || install_from_apt $missing
 for set in "$@"; do
@@ -144,5 +163,6 @@ for set in "$@"; do
     browser) install_from_npm browser tests/page/package.json "axe-core, playwright-core" ;;
     python) install_from_pip ;;
     launch) install_for_launch ;;
+    gpu) install_for_gpu ;;
     esac
 done
