@@ -372,7 +372,9 @@ static diloco_status open_gpu(gpu *g, const dl_cuda_source *source, int index)
     DL_TRY(dl_cuda_load(&g->cuda, source->library));
     DL_TRY(find_card(g, index));
     if (!check(g, g->cuda.context_retain(&g->context, g->device), "cuDevicePrimaryCtxRetain") ||
-        !enter(g) || !check(g, g->cuda.stream_create(&g->stream, 1), "cuStreamCreate") ||
+        !enter(g) ||
+        !check(g, g->cuda.stream_create(&g->stream, DL_CUDA_STREAM_NON_BLOCKING),
+               "cuStreamCreate") ||
         !check(g, g->cuda.host_alloc(&stage, STAGE, 0), "cuMemHostAlloc"))
         return failure(g);
     g->stage = stage;

@@ -77,7 +77,9 @@ enum {
     DL_CUDA_NOT_READY = 600, /* a stream that still works */
     DL_CUDA_ILLEGAL_ADDRESS = 700,
     DL_CUDA_LAUNCH_FAILED = 719,
-    DL_CUDA_CAPTURE_UNSUPPORTED = 900 /* work that a graph cannot have */
+    DL_CUDA_CAPTURE_UNSUPPORTED = 900, /* work that a graph cannot have */
+    DL_CUDA_STREAM_NON_BLOCKING = 1,   /* it does not wait for stream 0 */
+    DL_CUDA_CAPTURE_RELAXED = 2        /* other threads may call anything meanwhile */
 };
 #define DL_CUDA_EXTRA_END     ((void *)0)
 #define DL_CUDA_EXTRA_POINTER ((void *)1) /* the next entry: the kernel's arguments as bytes */

@@ -15,7 +15,7 @@
 
 /* A product for which there is no place is left to our kernel. Training has one plan for each
  * shape, layout and batch size. */
-enum { PLANS = 512, RELAXED = 2 /* CU_STREAM_CAPTURE_MODE_RELAXED */ };
+enum { PLANS = 512 };
 static const size_t WORKSPACE = 32 << 20; /* the library's recommendation for Hopper */
 
 typedef struct plan {
@@ -61,7 +61,8 @@ static bool open_blas(dl_cuda_blas *b, const char *const *libraries)
 {
     for (size_t i = 0; libraries[i] && !b->api.library; i++)
         if (!load(&b->api, libraries[i])) unload(&b->api);
-    return b->api.library && !b->api.create(&b->handle) && !b->cuda->stream_create(&b->stream, 1) &&
+    return b->api.library && !b->api.create(&b->handle) &&
+           !b->cuda->stream_create(&b->stream, DL_CUDA_STREAM_NON_BLOCKING) &&
            !b->cuda->alloc(&b->workspace, WORKSPACE);
 }
 
@@ -218,7 +219,7 @@ int dl_cuda_blas_capture(void **graph, dl_cuda_blas *b, int at,
                          const dl_cuda_multiplication *product)
 {
     *graph = NULL;
-    int code = b->cuda->capture_begin(b->stream, RELAXED);
+    int code = b->cuda->capture_begin(b->stream, DL_CUDA_CAPTURE_RELAXED);
     if (code) return code;
     const int started = dl_cuda_blas_start(b, at, product, b->stream);
     code = b->cuda->capture_end(b->stream, graph); /* also after a failure, or the stream is lost */
