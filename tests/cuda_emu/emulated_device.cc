@@ -6,9 +6,8 @@
  *
  *   memory   of each device alone (emulated_memory.h)
  *   streams  a queue each (emulated_when)
- *   blocks   one after the other; their threads are fibres that change at barriers */
-#include "emulation.h"
-
+ *   blocks   one after the other (emulated_block.h) */
+#include "emulated_block.h"
 #include "emulated_memory.h"
 
 #include <cstdarg>
@@ -16,28 +15,14 @@
 #include <cstdlib>
 #include <deque>
 #include <map>
-#include <numeric>
 #include <vector>
 
-#include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <ucontext.h>
 #include <unistd.h>
 
-emulated_index threadIdx, blockIdx, blockDim, gridDim;
 emulated_kernel *emulated_kernel::first;
-
-extern "C" {
-extern char __start_emulated_shared[] __attribute__((weak));
-extern char __stop_emulated_shared[] __attribute__((weak));
-}
-
-enum { POISON = 0xff, WARP = 32, MAX_THREADS = 1024, STACK = 64 << 10 };
-
 emulated_setup setup;
-static uint64_t random_state;
-static const emulated_kernel *running; /* kernel; NULL: none */
 
 /* ---- the end */
 
@@ -78,165 +63,7 @@ static void on_abort(int)
     end("undefined behaviour (the text is on stderr)");
 }
 
-/* splitmix64 */
-static uint64_t next_random()
-{
-    uint64_t z = random_state += 0x9e3779b97f4a7c15ull;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9ull;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebull;
-    return z ^ z >> 31;
-}
-
-/* ---- a block */
-
-enum fibre_state { READY, AT_BARRIER, AT_WARP, DONE };
-struct fibre {
-    jmp_buf at; /* where it waits */
-    bool begun;
-    fibre_state state;
-    const char *file;
-    int line;
-    double slot; /* what it gives to its warp */
-};
-static fibre fibres[MAX_THREADS];
-static jmp_buf scheduler;
-static const void *arguments;
-static char *stacks;
-
-static void yield(fibre &f)
-{
-    if (_setjmp(f.at) == 0) _longjmp(scheduler, 1);
-}
-
-/* A fibre lasts as long as the process and runs its thread of one block after the other: to begin
- * one takes system calls, to jump takes none. */
-static void run_fibre()
-{
-    fibre &f = fibres[threadIdx.x];
-    for (;;) {
-        running->run(arguments);
-        f.state = DONE;
-        yield(f);
-    }
-}
-
-static void begin_fibre(unsigned thread)
-{
-    static ucontext_t context;
-    getcontext(&context);
-    context.uc_stack.ss_sp = stacks + static_cast<size_t>(thread) * STACK;
-    context.uc_stack.ss_size = STACK;
-    makecontext(&context, run_fibre, 0);
-    fibres[thread].begun = true;
-    setcontext(&context);
-}
-
-static void resume(unsigned thread)
-{
-    threadIdx = emulated_index{thread, 0, 0};
-    if (_setjmp(scheduler) != 0) return;
-    if (fibres[thread].begun) _longjmp(fibres[thread].at, 1);
-    begin_fibre(thread);
-}
-
-void emulated_barrier(bool warp, const char *file, int line)
-{
-    fibre &f = fibres[threadIdx.x];
-    f.state = warp ? AT_WARP : AT_BARRIER;
-    f.file = file;
-    f.line = line;
-    yield(f);
-}
-
-double emulated_exchange(double value, unsigned from_lane, const char *file, int line)
-{
-    const unsigned first = threadIdx.x / WARP * WARP;
-    fibres[threadIdx.x].slot = value;
-    emulated_barrier(true, file, line);
-    if (from_lane >= WARP) end("a shuffle reads lane %u", from_lane);
-    const double other = fibres[first + from_lane].slot;
-    emulated_barrier(true, file, line);
-    return other;
-}
-
-/* Threads [first, end) wait at one line: they go on. Otherwise the kernel is wrong. */
-static void pass_barrier(unsigned first, unsigned last, fibre_state kind)
-{
-    for (unsigned t = first; t < last; t++) {
-        threadIdx.x = t;
-        if (fibres[t].state != kind)
-            end("unequal barriers: this thread is not at line %d of the others",
-                fibres[first].state == kind ? fibres[first].line : 0);
-        if (fibres[t].line != fibres[first].line || strcmp(fibres[t].file, fibres[first].file))
-            end("unequal barriers: lines %d and %d", fibres[first].line, fibres[t].line);
-    }
-    for (unsigned t = first; t < last; t++)
-        fibres[t].state = READY;
-}
-
-/* Let the warps of threads [first, last) continue that wait for their own threads. Returns false if
- * none of them waits. */
-static bool pass_warps(unsigned first, unsigned last)
-{
-    bool passed = false;
-    for (unsigned t = first; t < last; t++)
-        if (fibres[t].state == AT_WARP) {
-            pass_barrier(t / WARP * WARP, t / WARP * WARP + WARP, AT_WARP);
-            passed = true;
-        }
-    return passed;
-}
-
-/* Let the block continue. Returns false if all threads have ended. */
-static bool pass_block(unsigned n)
-{
-    bool waits = false;
-    for (unsigned t = 0; t < n; t++)
-        waits |= fibres[t].state == AT_BARRIER;
-    if (waits) pass_barrier(0, n, AT_BARRIER);
-    return waits;
-}
-
-static std::vector<unsigned> order_of(unsigned n)
-{
-    std::vector<unsigned> order(n);
-    std::iota(order.begin(), order.end(), 0u);
-    for (unsigned i = n; setup.order == EMULATED_SHUFFLED && i > 1; i--)
-        std::swap(order[i - 1], order[next_random() % i]);
-    if (setup.order == EMULATED_DESCENDING)
-        for (unsigned i = 0; i < n; i++)
-            order[i] = n - 1 - i;
-    return order;
-}
-
-/* Runs threads [first, last), whole warps, until each waits for the block or has ended. */
-static void run_threads(unsigned first, unsigned last)
-{
-    do {
-        for (unsigned t : order_of(last - first))
-            if (fibres[first + t].state == READY) resume(first + t);
-    } while (pass_warps(first, last));
-}
-
-static void run_block(unsigned block, unsigned n)
-{
-    blockIdx = emulated_index{block, 0, 0};
-    if (__start_emulated_shared)
-        memset(__start_emulated_shared, POISON,
-               static_cast<size_t>(__stop_emulated_shared - __start_emulated_shared));
-    for (unsigned t = 0; t < n; t++)
-        fibres[t].state = READY;
-    /* Either all warps stop at each barrier of a warp, or one runs ahead to the block's barrier
-     * before the next begins: a card may do both. */
-    const bool together = setup.order == EMULATED_SHUFFLED && next_random() % 2;
-    do {
-        if (together)
-            run_threads(0, n);
-        else
-            for (unsigned warp : order_of(n / WARP))
-                run_threads(warp * WARP, (warp + 1) * WARP);
-    } while (pass_block(n));
-}
+/* ---- launches */
 
 /* A copy of all allocations of the device. */
 static std::vector<uint32_t> words()
@@ -280,12 +107,11 @@ static void launch(const emulated_request &r)
     const emulated_fault fault = faulty ? setup.fault : EMULATED_SOUND;
     const std::vector<uint32_t> before =
         fault == EMULATED_BIT_FLIPPED ? words() : std::vector<uint32_t>();
-    arguments = r.arguments;
     blockDim = emulated_index{r.block, 1, 1};
     gridDim = emulated_index{r.grid, 1, 1};
     for (unsigned block : order_of(r.grid))
         if (fault != EMULATED_IDLE && (fault != EMULATED_BLOCK_LOST || block + 1 < r.grid))
-            run_block(block, r.block);
+            run_block(block, r.block, r.arguments);
     if (fault == EMULATED_BIT_FLIPPED) flip_bit(before);
     check_red_zones();
     running = nullptr;
@@ -339,7 +165,7 @@ static void carry_out(const std::vector<emulated_request> &ranks)
     for (size_t k = 0; ranks[0].size == EMULATED_SUM && k < count; k++) {
         float sum = 0;
         for (size_t i = 0; i < n; i++) {
-            const uint64_t from = ranks[(k / WARP + i) % n].from;
+            const uint64_t from = ranks[(k / EMULATED_WARP + i) % n].from;
             const float value = reinterpret_cast<const float *>(from)[k];
             sum = i ? sum + value : value;
         }
@@ -399,8 +225,8 @@ static int enqueue(const emulated_request &r)
         return INVALID_VALUE;
     if (r.op == EMULATED_LAUNCH) {
         const emulated_kernel *k = reinterpret_cast<const emulated_kernel *>(r.kernel);
-        if (k->size != r.size || r.block == 0 || r.block % WARP || r.block > MAX_THREADS ||
-            r.grid == 0)
+        if (k->size != r.size || r.block == 0 || r.block % EMULATED_WARP ||
+            r.block > EMULATED_MOST_THREADS || r.grid == 0)
             return INVALID_VALUE;
     }
     streams[r.stream].push_back(r);
@@ -431,7 +257,7 @@ static int answer(const emulated_request &r, uint64_t *value)
     switch (r.op) {
     case EMULATED_CONFIGURE:
         setup = r.setup;
-        random_state = r.setup.seed;
+        seed_random(r.setup.seed);
         return 0;
     case EMULATED_ALLOC:
         return allocate(value, r.n, r.device);
@@ -491,9 +317,7 @@ static void map_all()
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | fixed, -1, 0);
     void *pinned = mmap(at_address(EMULATED_PINNED), EMULATED_PINNED_BYTES, PROT_READ | PROT_WRITE,
                         MAP_SHARED | fixed, EMULATED_FILE, 0);
-    stacks = static_cast<char *>(mmap(nullptr, static_cast<size_t>(MAX_THREADS) * STACK,
-                                      PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    if (device == MAP_FAILED || pinned == MAP_FAILED || stacks == MAP_FAILED) {
+    if (device == MAP_FAILED || pinned == MAP_FAILED) {
         perror("emulated_device: mmap");
         _exit(2);
     }

@@ -21,6 +21,19 @@ void emulated_barrier(bool warp, const char *file, int line);
 /* The value that another lane of the warp gave at the same line. */
 double emulated_exchange(double value, unsigned from_lane, const char *file, int line);
 
+/* fmaf without a call. The library's chooses an instruction at each start, so it cannot be inlined,
+ * and took a sixth of a model's time. The result has the same bits. */
+#ifdef __x86_64__
+extern const bool emulated_has_fma;
+static inline float emulated_fmaf(float a, float b, float c)
+{
+    if (!emulated_has_fma) return fmaf(a, b, c);
+    __asm__("vfmadd231ss %2, %1, %0" : "+x"(c) : "x"(a), "x"(b));
+    return c;
+}
+#define fmaf emulated_fmaf
+#endif
+
 #define __device__
 #define __forceinline__ inline
 #define __shared__      static __attribute__((section("emulated_shared")))
