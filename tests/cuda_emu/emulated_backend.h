@@ -46,6 +46,13 @@ static inline diloco_status emulated_open(dl_backend **out, const emulated_setup
 
 #endif
 
+/* EMULATED_SEED of the environment, for a soak, or 1. */
+static inline uint64_t emulated_first_seed(void)
+{
+    const char *given = getenv("EMULATED_SEED");
+    return given ? strtoull(given, NULL, 10) : 1;
+}
+
 /* Every way to run for some seeds: 3 x 3 x seeds. On a card, two runs are compared. */
 #ifdef DILOCO_ON_CARD
 enum { EMULATED_WAYS = 2 };
@@ -54,7 +61,7 @@ enum { EMULATED_WAYS = 9 };
 #endif
 static inline emulated_setup emulated_way(size_t i)
 {
-    return (emulated_setup){.seed = 1 + i / EMULATED_WAYS,
+    return (emulated_setup){.seed = emulated_first_seed() + i / EMULATED_WAYS,
                             .when = (emulated_when)(i % 3),
                             .order = (emulated_order)(i / 3 % 3)};
 }

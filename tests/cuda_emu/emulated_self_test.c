@@ -59,13 +59,16 @@ static void check_fault(const char *kernel, emulated_fault fault, uint64_t seed)
     CHECK_CONTAINS("on the emulated device", diloco_error_text());
 }
 
+/* The first two faults do not depend on the seed. */
 TEST(every_fault_in_every_kernel_is_found_by_name)
 {
-    const uint64_t seeds = emulated_seeds(2);
+    const uint64_t first = emulated_first_seed(), seeds = emulated_seeds(2);
     for (size_t k = 0; dl_cuda_self_test_kernel(k); k++) {
-        check_fault(dl_cuda_self_test_kernel(k), EMULATED_IDLE, 1);
-        check_fault(dl_cuda_self_test_kernel(k), EMULATED_BLOCK_LOST, 1);
-        for (uint64_t seed = 1; seed <= seeds; seed++)
+        if (first == 1) {
+            check_fault(dl_cuda_self_test_kernel(k), EMULATED_IDLE, 1);
+            check_fault(dl_cuda_self_test_kernel(k), EMULATED_BLOCK_LOST, 1);
+        }
+        for (uint64_t seed = first; seed < first + seeds; seed++)
             check_fault(dl_cuda_self_test_kernel(k), EMULATED_BIT_FLIPPED, seed);
     }
 }

@@ -1,38 +1,69 @@
 #!/bin/sh
 # emulated.sh BUILD [SEEDS]: the suites of the emulated device with this many seeds (100): kernels,
-# attention, a model, collectives, the self-test with each fault in each kernel, and the trainer. A seed decides the order of
-# threads, blocks and streams, and the bit that a faulty device flips. It runs one process a core and
-# prints the seconds of each suite.
+# attention, a model, collectives, the self-test with each fault in each kernel, and the trainer. A
+# seed decides the order of threads, blocks and streams, and the bit that a faulty device flips. It
+# runs one process a core, prints its progress, and ends with the seeds and seconds of each suite.
+# BUILD/soak_emulated has what passed: the same command resumes there, and repeats runs that are
+# older than its program or the device's.
 set -eu
 suites="emulated_kernels_test emulated_attention_test emulated_model_test emulated_group_test emulated_self_test"
 trainers="emulated_train_test emulated_ranks_test train_step_on_emulated"
 
-# --one SUITE SEED: a process of xargs. The last lines of a failed suite are printed with its seed.
+# --one SUITE SEED SEEDS: a process of xargs. The last lines of a failed suite are printed with its
+# seeds.
 if [ "$1" = --one ]; then
     began=$(date +%s)
-    EMULATED_SEED=$3 "$EMULATED_BUILD/$2" >"$EMULATED_LOGS/$2.$3" 2>&1 || {
-        tail -n 20 "$EMULATED_LOGS/$2.$3"
-        echo "emulated: $2 fails with EMULATED_SEEDS=$EMULATED_SEEDS EMULATED_SEED=$3"
+    done=$EMULATED_DONE/$2.$3
+    EMULATED_SEED=$3 EMULATED_SEEDS=$4 "$EMULATED_BUILD/$2" >"$done.log" 2>&1 || {
+        tail -n 20 "$done.log"
+        echo "emulated: $2 fails with EMULATED_SEED=$3 EMULATED_SEEDS=$4"
         exit 1
     }
-    echo $(($(date +%s) - began)) >"$EMULATED_LOGS/$2.$3.s"
+    seconds=$(($(date +%s) - began))
+    echo "$4 $seconds" >"$done.new"
+    mv "$done.new" "$done.passed"
+    rm "$done.log"
+    echo "emulated: $(ls "$EMULATED_DONE" | grep -c passed) of $EMULATED_ALL: $2, $4 seeds from $3, $seconds s"
     exit
 fi
 EMULATED_BUILD=$(cd "$1/tests/cuda_emu" && pwd)
-EMULATED_SEEDS=${2:-100}
-EMULATED_LOGS=$(mktemp -d)
-trap 'rm -rf "$EMULATED_LOGS"' EXIT
-export EMULATED_BUILD EMULATED_SEEDS EMULATED_LOGS
-{
-    for suite in $suites; do
-        echo "$suite 1"
+EMULATED_DONE=$(cd "$1" && pwd)/soak_emulated
+seeds=${2:-100}
+mkdir -p "$EMULATED_DONE"
+rm -f "$EMULATED_DONE"/*.log "$EMULATED_DONE"/*.new
+
+# job SUITE SEED SEEDS: a line for what has not passed yet. The seeds of a process are few, so that
+# little is lost where this is interrupted.
+job() {
+    passed=$EMULATED_DONE/$1.$2.passed
+    for program in "$1" emulated_device libemulated_driver.so; do
+        [ ! "$EMULATED_BUILD/$program" -nt "$passed" ] || rm -f "$passed"
     done
-    for seed in $(seq "$EMULATED_SEEDS"); do
+    [ -e "$passed" ] && [ "$(cut -d ' ' -f 1 "$passed")" = "$3" ] || {
+        rm -f "$passed"
+        echo "$1 $2 $3"
+    }
+}
+seed=1
+jobs=$(mktemp)
+trap 'rm -f "$jobs"' EXIT
+while [ $seed -le "$seeds" ]; do
+    many=$((seeds - seed + 1))
+    [ $many -le 10 ] || many=10
+    for suite in $suites; do
+        job $suite $seed $many
+    done
+    for one in $(seq $seed $((seed + many - 1))); do
         for suite in $trainers; do
-            echo "$suite $seed"
+            job $suite "$one" 1
         done
     done
-} | xargs -P "$(nproc)" -L 1 sh "$0" --one
+    seed=$((seed + many))
+done >"$jobs"
+EMULATED_ALL=$(($(wc -l <"$jobs") + $(ls "$EMULATED_DONE" | grep -c passed || true)))
+export EMULATED_BUILD EMULATED_DONE EMULATED_ALL
+xargs -r -P "$(nproc)" -L 1 sh "$0" --one <"$jobs"
 for suite in $suites $trainers; do
-    awk -v suite=$suite '{ all += $1 } END { printf "%-24s %6d s\n", suite, all }' "$EMULATED_LOGS/$suite".*.s
+    cat "$EMULATED_DONE/$suite".*.passed |
+        awk -v suite=$suite '{ n += $1; s += $2 } END { printf "%-24s %4d seeds %6d s\n", suite, n, s }'
 done
