@@ -36,6 +36,6 @@ function(dl_device_code target source)
   set_source_files_properties(${images} PROPERTIES EXTERNAL_OBJECT OFF GENERATED ON HEADER_FILE_ONLY ON)
   set_property(SOURCE ${source} APPEND PROPERTY COMPILE_OPTIONS "-Wa,-I,${folder}")
   set_property(SOURCE ${source} APPEND PROPERTY COMPILE_DEFINITIONS
-               DL_DEVICE_CODE="${folder}/device_code.inc")
+               DL_DEVICE_CODE="${folder}/device_code.inc" DL_DEVICE_CODE_FIRST=${oldest})
   set_property(SOURCE ${source} APPEND PROPERTY OBJECT_DEPENDS "${images};${folder}/device_code.inc")
 endfunction()

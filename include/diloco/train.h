@@ -163,6 +163,8 @@ typedef struct diloco_device_report {
     /* Measured with this program's kernels: float32 operations a second of matrix products, and
      * bytes a second that copies within the card's memory read and write. 0: not measured. */
     double product_flops, copy_bytes;
+    double bf16_product_flops; /* as product_flops, with factors and results in bfloat16 */
+    int capability;            /* the card's compute capability: 10 major + minor */
 } diloco_device_report;
 /* diloco_device_check opens a card ("cuda", "cuda:N"), compares each kernel's results with the
  * CPU's, and measures its speed for at most a second. Of several cards ("cuda:N,M") it does so with

@@ -58,7 +58,9 @@ static double expected_tokens_per_s(const checkup *c, const dl_config *config)
     const double tokens = batch * (double)config->accumulation;
     const double model = 2 * (double)(p->local + p->gradient + p->moments);
     const double moved = model / tokens + 4 * (double)p->activations / batch;
-    return 1 / (p->flops_per_token / c->card.product_flops + moved / c->card.copy_bytes);
+    const double flops =
+        config->precision == DL_PRECISION_BF16 ? c->card.bf16_product_flops : c->card.product_flops;
+    return 1 / (p->flops_per_token / flops + moved / c->card.copy_bytes);
 }
 
 /* Put the simulated link in front of the store. A loss of 100 % is refused: no request would
@@ -159,12 +161,15 @@ static void print_card(const checkup *c)
     const diloco_device_report *r = &c->card;
     dl_unit_text memory, copies;
     if (r->card[0])
-        printf("  card           %s, %s, driver for CUDA %d.%d\n", r->card,
-               dl_bytes_text(memory, (double)r->memory), r->driver / 1000, r->driver % 1000 / 10);
+        printf("  card           %s, %s, compute capability %d.%d, driver for CUDA %d.%d\n",
+               r->card, dl_bytes_text(memory, (double)r->memory), r->capability / 10,
+               r->capability % 10, r->driver / 1000, r->driver % 1000 / 10);
     if (c->has_card)
         printf("  kernels        all %d give the CPU's results\n"
-               "  card's speed   products %.3g GFLOP/s in float32, copies in its memory %s/s\n",
-               r->kernels, r->product_flops * 1e-9, dl_bytes_text(copies, r->copy_bytes));
+               "  card's speed   products %.3g GFLOP/s in float32 and %.3g in bfloat16,"
+               " copies in its memory %s/s\n",
+               r->kernels, r->product_flops * 1e-9, r->bf16_product_flops * 1e-9,
+               dl_bytes_text(copies, r->copy_bytes));
     else
         printf("  %-14s %s%s\n", r->card[0] ? "kernels" : "card",
                r->card[0] ? "" : "none: ", c->no_card);
@@ -224,7 +229,9 @@ static void add_card(dl_json *json, const checkup *c)
     dl_json_i64(json, "driver", r->driver);
     dl_json_i64(json, "kernels", r->kernels);
     dl_json_f64(json, "product_flops_per_s", r->product_flops);
+    dl_json_f64(json, "bf16_product_flops_per_s", r->bf16_product_flops);
     dl_json_f64(json, "copy_bytes_per_s", r->copy_bytes);
+    dl_json_i64(json, "capability", r->capability);
     dl_json_bool(json, "usable", c->has_card);
     dl_json_str(json, "problem", c->no_card);
     dl_json_end(json);

@@ -105,7 +105,8 @@ static diloco_status open_card(dl_backend **out, dl_cuda_card *card, int index, 
                              .library = "libcuda.so.1",
                              .images = images,
                              .products = products,
-                             .collectives = "libnccl.so.2"};
+                             .collectives = "libnccl.so.2",
+                             .oldest = DL_DEVICE_CODE_OLDEST};
     source.n_images = dl_device_code(images, DL_CUDA_MAX_IMAGES);
     *out = NULL;
     DL_TRY(dl_backend_cuda(&backend, &source, index));
@@ -142,12 +143,14 @@ static diloco_status check_card(diloco_device_report *out, int index)
     memcpy(out->card, card.name, sizeof out->card);
     out->memory = card.memory;
     out->driver = card.driver;
+    out->capability = card.capability;
     if (status) return status;
     while (dl_cuda_self_test_kernel((size_t)out->kernels))
         out->kernels++;
     dl_device_speed speed;
     const diloco_status measured = dl_cuda_measure(&speed, backend);
     out->product_flops = speed.product_flops;
+    out->bf16_product_flops = speed.bf16_product_flops;
     out->copy_bytes = speed.copy_bytes;
     dl_backend_destroy(backend);
     return measured;

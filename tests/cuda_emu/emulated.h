@@ -44,6 +44,7 @@ typedef struct emulated_setup {
     emulated_order order;
     uint64_t devices; /* 0: EMULATED_DEVICES of the environment, or 1 */
     uint64_t memory;  /* bytes of each device; 0: 1 GiB */
+    int capability;   /* 10 major + minor; 0: 90 */
     uint64_t fail_at; /* the call that fails, from 1; 0: none */
     int fail_with;    /* its result */
     emulated_fault fault;

@@ -278,6 +278,20 @@ int cuDeviceTotalMem_v2(size_t *bytes, int device)
     return emulated_leave(emulated_enter(false));
 }
 
+int cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+    (void)device;
+    const int capability = emu.setup.capability ? emu.setup.capability : 90;
+    int code = emulated_enter(false);
+    if (attribute == DL_CUDA_CAPABILITY_MAJOR)
+        *value = capability / 10;
+    else if (attribute == DL_CUDA_CAPABILITY_MINOR)
+        *value = capability % 10;
+    else if (!code)
+        code = DL_CUDA_INVALID_VALUE;
+    return emulated_leave(code);
+}
+
 int cuDevicePrimaryCtxRetain(void **out, int device)
 {
     const int code = emulated_enter(false);

@@ -104,6 +104,14 @@ TEST(missing_driver_card_or_device_code_is_refused_by_name)
     emulated_configure(&(emulated_setup){.seed = 1});
     CHECK_STATUS(DILOCO_EREFUSED, dl_backend_cuda(&b, &source, 1));
     CHECK_CONTAINS("no emulated device 1", diloco_error_text());
+    source.oldest = 80;
+    emulated_configure(&(emulated_setup){.seed = 1, .capability = 75});
+    CHECK_STATUS(DILOCO_EREFUSED, dl_backend_cuda(&b, &source, 0));
+    CHECK_CONTAINS("has compute capability 7.5, and the kernels need 8.0 or later",
+                   diloco_error_text());
+    emulated_configure(&(emulated_setup){.seed = 1, .capability = 80});
+    CHECK_OK(dl_backend_cuda(&b, &source, 0));
+    dl_backend_destroy(b);
     CHECK_INT(0, emulated_leaked());
 }
 

@@ -32,16 +32,22 @@ expect 0 diloco doctor --json
 [ "$(json card <out)" = "emulated device" ] && [ "$(json usable <out)" = true ] || fail "doctor --json"
 
 # With a configuration, doctor estimates the speed from what it measured (cmd_doctor.c has the formula).
-expect 0 diloco doctor tiny.toml --set trainer.device=cuda --json
-for key in product_flops_per_s copy_bytes_per_s flops_per_token local gradient moments activations expected_tokens_per_s; do
-    printf '%s ' "$(json $key <out)"
-done | awk '{
-    moved = 2 * ($4 + $5 + $6) / 64 + 4 * $7 / 64 # batches of 2 x 32 tokens
-    rate = 1 / ($3 / $1 + moved / $2)
-    exit !($8 > 0 && $8 > 0.999 * rate && $8 < 1.001 * rate)
-}' || fail "doctor expects another speed"
+for precision in f32:product_flops_per_s bf16:bf16_product_flops_per_s; do
+    expect 0 diloco doctor tiny.toml --set trainer.device=cuda --set trainer.precision=${precision%:*} --json
+    for key in ${precision#*:} copy_bytes_per_s flops_per_token local gradient moments activations expected_tokens_per_s; do
+        printf '%s ' "$(json $key <out)"
+    done | awk '{
+        moved = 2 * ($4 + $5 + $6) / 64 + 4 * $7 / 64 # batches of 2 x 32 tokens
+        rate = 1 / ($3 / $1 + moved / $2)
+        exit !($8 > 0 && $8 > 0.999 * rate && $8 < 1.001 * rate)
+    }' || fail "doctor expects another speed of $precision"
+done
+[ "$(json capability <out)" = 90 ] || fail "doctor --json: the card's capability"
 expect 0 diloco doctor tiny.toml --set trainer.device=cuda
-grep -q "^  card's speed   products [0-9.e+-]* GFLOP/s in float32, copies" out || fail "doctor names no speed"
+grep -q "^  card's speed   products [0-9.e+-]* GFLOP/s in float32 and [0-9.e+-]* in bfloat16, copies" out ||
+    fail "doctor names no speed"
+grep -q '^  card           emulated device, .*, compute capability 9.0, driver for CUDA 13.0$' out ||
+    fail "doctor names no capability"
 grep -q '^expected on the card: [0-9,]* tokens a second' out || fail "doctor expects no speed"
 expect 0 diloco doctor tiny.toml
 ! grep -q 'expected on the card' out || fail "doctor expects a card's speed on the CPU"

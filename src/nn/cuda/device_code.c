@@ -5,6 +5,8 @@
 
 #ifdef DL_DEVICE_CODE
 
+_Static_assert(DL_DEVICE_CODE_FIRST == DL_DEVICE_CODE_OLDEST, "that of cmake/device_code.cmake");
+
 // clang-format off
 #define X(name) \
     __asm__(".pushsection .rodata\n" \

@@ -8,6 +8,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A size whose LAUNCHES take ENOUGH seconds is the last one. The fastest of TURNS counts. The
  * largest copy is beyond the caches of today's cards. */
@@ -18,7 +19,8 @@ static const size_t FIRST_BYTES = 1 << 20, LAST_BYTES = 256 << 20;
 typedef struct work {
     dl_backend *backend;
     void *a, *b, *c;
-    size_t size; /* of a side, or of a copy in bytes */
+    size_t size;         /* of a side, or of a copy in bytes */
+    dl_cuda_types types; /* of a product */
 } work;
 
 static void product(const work *w)
@@ -33,7 +35,7 @@ static void product(const work *w)
                                          .a_column = 1,
                                          .b_row = w->size,
                                          .b_column = 1};
-    dl_cuda_product_on(w->backend, &a, DL_CUDA_F32);
+    dl_cuda_product_on(w->backend, &a, w->types);
 }
 
 static void copy(const work *w)
@@ -56,12 +58,19 @@ static diloco_status time_of(double *seconds, const work *w, void (*operation)(c
     return DILOCO_OK;
 }
 
+/* bf16 is the upper half of an f32, and fills half of the array. */
 static void fill(const work *w, float *host, size_t n)
 {
-    uint32_t x = 1;
+    uint32_t x = 1, bits;
     for (size_t i = 0; i < n; i++) {
         x = x * 1664525 + 1013904223;
-        host[i] = (float)(x >> 8) * 0x1p-23f - 1;
+        const float value = (float)(x >> 8) * 0x1p-23f - 1;
+        memcpy(&bits, &value, sizeof bits);
+        const uint16_t half = (uint16_t)(bits >> 16);
+        if (w->types == DL_CUDA_BF16)
+            memcpy((unsigned char *)host + i * sizeof half, &half, sizeof half);
+        else
+            host[i] = value;
     }
     dl_backend_copy_in(w->backend, w->a, host, n * sizeof *host);
     dl_backend_copy_in(w->backend, w->b, host, n * sizeof *host);
@@ -101,17 +110,26 @@ static diloco_status time_copy(double *seconds, work *w)
     return status;
 }
 
-diloco_status dl_cuda_measure(dl_device_speed *out, dl_backend *backend)
+static diloco_status measure_products(double *flops, dl_backend *backend, dl_cuda_types types)
 {
     double seconds = 0;
-    work w = {.backend = backend};
-    *out = (dl_device_speed){0};
+    work w = {.backend = backend, .types = types};
     for (w.size = FIRST_SIDE;; w.size *= 2) {
         DL_TRY(time_product(&seconds, &w));
         if (seconds * LAUNCHES >= ENOUGH || w.size >= LAST_SIDE) break;
     }
     const double side = (double)w.size;
-    out->product_flops = 2 * side * side * side / seconds;
+    *flops = 2 * side * side * side / seconds;
+    return DILOCO_OK;
+}
+
+diloco_status dl_cuda_measure(dl_device_speed *out, dl_backend *backend)
+{
+    double seconds = 0;
+    work w = {.backend = backend};
+    *out = (dl_device_speed){0};
+    DL_TRY(measure_products(&out->product_flops, backend, DL_CUDA_F32));
+    DL_TRY(measure_products(&out->bf16_product_flops, backend, DL_CUDA_BF16));
     for (w.size = FIRST_BYTES;; w.size *= 4) {
         DL_TRY(time_copy(&seconds, &w));
         if (seconds * LAUNCHES >= ENOUGH || w.size >= LAST_BYTES) break;

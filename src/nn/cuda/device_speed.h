@@ -6,7 +6,8 @@
 
 typedef struct dl_device_speed {
     double product_flops; /* a second, of float32 matrix products: multiplications and additions */
-    double copy_bytes;    /* a second, read and written by copies within the device's memory */
+    double bf16_product_flops; /* the same with factors and results in bfloat16 */
+    double copy_bytes;         /* a second, read and written by copies within the device's memory */
 } dl_device_speed;
 
 /* dl_cuda_measure runs products and copies of growing size, until one size takes long enough for

@@ -32,6 +32,7 @@ typedef struct gpu {
     char card[128];
     dl_cuda cuda;
     const char *collectives; /* library; NULL: none */
+    int capability;          /* of the card */
     int index, device;       /* the card's number, and the driver's handle for it */
     void *context, *stream;
     void *modules[DL_CUDA_MAX_IMAGES];
@@ -285,6 +286,7 @@ diloco_status dl_backend_cuda_card(dl_cuda_card *out, dl_backend *backend)
         return failure(g);
     memcpy(out->name, g->card, sizeof out->name);
     out->memory = memory;
+    out->capability = g->capability;
     out->products = dl_cuda_blas_version(g->blas);
     return DILOCO_OK;
 }
@@ -331,7 +333,25 @@ static const dl_backend_ops ops = {
     .destroy = destroy,
 };
 
-static diloco_status find_card(gpu *g, int index)
+/* The driver would name an older card as a failure to load the images. */
+static diloco_status check_capability(gpu *g, int oldest)
+{
+    int major = 0, minor = 0;
+    const dl_cuda *cuda = &g->cuda;
+    if (!check(g, cuda->device_attribute(&major, DL_CUDA_CAPABILITY_MAJOR, g->device),
+               "cuDeviceGetAttribute") ||
+        !check(g, cuda->device_attribute(&minor, DL_CUDA_CAPABILITY_MINOR, g->device),
+               "cuDeviceGetAttribute"))
+        return failure(g);
+    g->capability = 10 * major + minor;
+    if (g->capability >= oldest) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "%s has compute capability %d.%d, and the kernels need %d.%d or later: use a"
+                   " newer card, or train on the CPU (trainer.device = \"cpu\")",
+                   g->card, major, minor, oldest / 10, oldest % 10);
+}
+
+static diloco_status find_card(gpu *g, int index, int oldest)
 {
     int n = 0;
     if (!check(g, g->cuda.init(0), "cuInit") ||
@@ -345,7 +365,7 @@ static diloco_status find_card(gpu *g, int index)
         !check(g, g->cuda.device_name(g->card, sizeof g->card, g->device), "cuDeviceGetName"))
         return failure(g);
     g->card[sizeof g->card - 1] = '\0';
-    return DILOCO_OK;
+    return check_capability(g, oldest);
 }
 
 /* n_modules counts loaded modules only, for destroy. */
@@ -370,7 +390,7 @@ static diloco_status open_gpu(gpu *g, const dl_cuda_source *source, int index)
                        g->ops.name);
     DL_ASSERT(source->n_images <= DL_CUDA_MAX_IMAGES);
     DL_TRY(dl_cuda_load(&g->cuda, source->library));
-    DL_TRY(find_card(g, index));
+    DL_TRY(find_card(g, index, source->oldest));
     if (!check(g, g->cuda.context_retain(&g->context, g->device), "cuDevicePrimaryCtxRetain") ||
         !enter(g) ||
         !check(g, g->cuda.stream_create(&g->stream, DL_CUDA_STREAM_NON_BLOCKING),

@@ -16,6 +16,7 @@ typedef struct dl_cuda_source {
     size_t n_images;
     const char *const *products; /* libraries like cuBLASLt, the last is NULL; NULL: none */
     const char *collectives;     /* a library like NCCL, a literal; NULL: groups are refused */
+    int oldest;                  /* compute capability that the images need; 0: any */
     bool unrecorded;             /* each kernel is started by a call of its own, for comparisons */
 } dl_cuda_source;
 
@@ -26,13 +27,14 @@ typedef struct dl_cuda_source {
 DL_MUST_CHECK diloco_status dl_backend_cuda(dl_backend **out, const dl_cuda_source *source,
                                             int index);
 
-/* The card of an open backend. */
+/* The card of an open backend. A compute capability is 10 major + minor. */
 typedef struct dl_cuda_card {
     char name[128];
     unsigned char uuid[16];
     uint64_t memory;   /* bytes */
     uint64_t products; /* version of the library of products; 0: none */
     int driver;        /* newest CUDA version that the driver supports: 1000 major + 10 minor */
+    int capability;
 } dl_cuda_card;
 DL_MUST_CHECK diloco_status dl_backend_cuda_card(dl_cuda_card *out, dl_backend *backend);
 

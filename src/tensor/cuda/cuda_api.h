@@ -29,6 +29,7 @@ typedef struct dl_cuda_kernel_node {
     X(device_name, cuDeviceGetName, (char *name, int len, int device)) \
     X(device_uuid, cuDeviceGetUuid_v2, (unsigned char uuid[16], int device)) \
     X(device_memory, cuDeviceTotalMem_v2, (size_t *bytes, int device)) \
+    X(device_attribute, cuDeviceGetAttribute, (int *value, int attribute, int device)) \
     X(context_retain, cuDevicePrimaryCtxRetain, (void **context, int device)) \
     X(context_release, cuDevicePrimaryCtxRelease_v2, (int device)) \
     X(context_set, cuCtxSetCurrent, (void *context)) \
@@ -78,8 +79,10 @@ enum {
     DL_CUDA_ILLEGAL_ADDRESS = 700,
     DL_CUDA_LAUNCH_FAILED = 719,
     DL_CUDA_CAPTURE_UNSUPPORTED = 900, /* work that a graph cannot have */
-    DL_CUDA_STREAM_NON_BLOCKING = 1,   /* it does not wait for stream 0 */
-    DL_CUDA_CAPTURE_RELAXED = 2        /* other threads may call anything meanwhile */
+    DL_CUDA_CAPABILITY_MAJOR = 75,     /* attributes of a device */
+    DL_CUDA_CAPABILITY_MINOR = 76,
+    DL_CUDA_STREAM_NON_BLOCKING = 1, /* it does not wait for stream 0 */
+    DL_CUDA_CAPTURE_RELAXED = 2      /* other threads may call anything meanwhile */
 };
 #define DL_CUDA_EXTRA_END     ((void *)0)
 #define DL_CUDA_EXTRA_POINTER ((void *)1) /* the next entry: the kernel's arguments as bytes */
