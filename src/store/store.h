@@ -103,8 +103,8 @@ DL_MUST_CHECK diloco_status dl_store_read(dl_store *store, const char *key, dl_s
                                           dl_time until);
 
 /* Read a part of an object likewise; `begin` of the sink, which must be there, hears the length of
- * the whole object. dl_store_reads_parts: can the store do so? A folder and the buckets can. Returns
- * DILOCO_EPROTO if the object does not have part->version. */
+ * the whole object. dl_store_reads_parts: can the store do so? A folder and the buckets can.
+ * Returns DILOCO_EPROTO if the object does not have part->version. */
 bool dl_store_reads_parts(const dl_store *store);
 DL_MUST_CHECK diloco_status dl_store_read_part(dl_store *store, const char *key,
                                                dl_store_part *part, dl_sink sink, dl_time until);

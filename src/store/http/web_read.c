@@ -22,9 +22,9 @@ typedef struct reading {
     dl_web_position *at; /* its etag is "": none yet, or the server has none */
     bool known;          /* the length is, and the sink has heard it */
     size_t total, limit; /* the object's length; where this read ends */
-    dl_web_batch batch; /* exchange i is range i */
-    bool whole;         /* all of it in one answer: of an empty object no range can be had */
-    bool empty;         /* the server says that there is no byte 0 */
+    dl_web_batch batch;  /* exchange i is range i */
+    bool whole;          /* all of it in one answer: of an empty object no range can be had */
+    bool empty;          /* the server says that there is no byte 0 */
 
     size_t turn;
     dl_buf early[DL_WEB_WIDTH];
