@@ -28,7 +28,7 @@ static diloco_status count_classes(size_t *out, const int32_t *classes, uint64_t
                            (unsigned long long)i, classes[i]);
         if (classes[i] > most) most = classes[i];
     }
-    *out = (size_t)(most + 1);
+    *out = (size_t)((int64_t)most + 1);
     return DILOCO_OK;
 }
 

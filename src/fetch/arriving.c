@@ -1,8 +1,11 @@
 /* arriving.c - see arriving.h. The record is
  *
- *     offset 0      text: "diloco arriving 1\n<length>\n<bytes of a block>\n<version>\n", then
- * zeros 1016      u64: 0; anything else: spoiled 1024      u64[blocks]: the first 8 bytes of each
- * block's digest, 1 for 0
+ *     offset 0      text, then zeros: "diloco arriving 1\n<length>\n<bytes of a
+ * block>\n<version>\n"
+ *
+ *            1016   u64: 0; anything else: spoiled
+ *
+ *            1024   u64[blocks]: the first 8 bytes of each block's digest, 1 for 0
  *
  * in the machine's byte order: the cache belongs to one machine. Words are written with pwrite, so
  * a full disk is an error and no signal, and read from a shared mapping. */
@@ -272,14 +275,17 @@ static uint64_t digest_at(const dl_arriving *a, size_t block)
     return digest_of(a->data.map.data + block * DL_ARRIVING_BLOCK, dl_arriving_block_len(a, block));
 }
 
-/* A file that another process has finished meanwhile needs the block no more. */
+/* A file that another process has finished meanwhile needs the block no more, if that one has the
+ * same. */
 diloco_status dl_arriving_put(dl_arriving *a, size_t block, const void *data)
 {
     const size_t len = dl_arriving_block_len(a, block);
     DL_ASSERT(block < a->n_blocks);
     diloco_status status = write_at(&a->data, block * DL_ARRIVING_BLOCK, data, len);
     if (!status) status = write_word(a, HEAD + block * WORD, digest_of(data, len));
-    return status == DILOCO_ENOENT && dl_arriving_has(a, block) ? DILOCO_OK : status;
+    if (status != DILOCO_ENOENT || !dl_arriving_has(a, block)) return status;
+    if (word_of(a, block) == digest_of(data, len)) return DILOCO_OK;
+    return dl_fail(DILOCO_EPROTO, "%s was finished with other bytes", a->data.path);
 }
 
 bool dl_arriving_check(dl_arriving *a, size_t block)

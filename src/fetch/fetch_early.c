@@ -18,6 +18,8 @@
 
 /* Bytes at both ends of a file that its digest is made of (dl_map_digest); connections. */
 enum { EDGE = 1 << 20, THREADS = 8 };
+/* Bytes of the largest token shard (data/tokens.c). */
+#define LARGEST (1024 + 4 * (size_t)INT32_MAX)
 
 bool dl_early_is_possible(const dl_config *config)
 {
@@ -179,7 +181,8 @@ static diloco_status look_at(dl_arriving **out, dl_data_origin *o, const char *k
     if (!p.bytes) return dl_fail(DILOCO_ENOMEM, "out of memory for the beginning of an object");
     const dl_sink sink = {.context = &p, .begin = on_begin, .piece = on_piece};
     diloco_status status = read_origin(o, key, &part, sink);
-    const bool suits = !status && *part.version && p.len > 2 * EDGE && p.n == EDGE;
+    const bool suits =
+        !status && *part.version && p.len > 2 * EDGE && p.len <= LARGEST && p.n == EDGE;
     if (suits) status = create_file(out, o, key, &p, part.version);
     free(p.bytes);
     const bool whole = status == DILOCO_EREFUSED || (status == DILOCO_EPROTO && !*part.version);
@@ -367,7 +370,7 @@ void dl_early_close(void)
     table.n = 0;
 }
 
-/* Is called by the thread that fills, under the pool's lock. */
+/* One thread of the pool at a time calls it. */
 static void report(void *context, size_t bytes, size_t of)
 {
     address *a = context; /* its first member is the origin */
@@ -387,10 +390,9 @@ static diloco_status add_shard(address *a, const char *name)
         a->cap = cap;
     }
     a->shards[a->n] = (shard){.name = strdup(name)};
-    if (a->shards[a->n].name) a->n++;
-    return a->n && a->shards[a->n - 1].name
-               ? DILOCO_OK
-               : dl_fail(DILOCO_ENOMEM, "out of memory for a list of shards");
+    if (!a->shards[a->n].name) return dl_fail(DILOCO_ENOMEM, "out of memory for a list of shards");
+    a->n++;
+    return DILOCO_OK;
 }
 
 static bool has_shard(const address *a, const char *name)

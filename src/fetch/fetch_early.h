@@ -1,8 +1,7 @@
 /* fetch_early.h - token shards on which training begins before they are whole in the cache.
  *
  * The process that fetches (fetch_data.h) makes a file of full length for each shard, with its
- * first
- * and last MiB. The number of tokens and the data's digest follow from these. The processes
+ * first and last MiB. The number of tokens and the data's digest follow from these. The processes
  * that train wait for the bytes of their samples, and one of them fetches the rest meanwhile. The
  * samples are those of whole files. Shards of at most 2 MiB, and objects of stores that cannot read
  * a part of a named version, are fetched whole. */

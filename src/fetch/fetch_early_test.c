@@ -28,10 +28,13 @@ static void put_shard(const char *name)
     free(bytes);
 }
 
+/* It gets another time of change, too: the file system's clock may not have moved since. */
 static void overwrite(const char *path, size_t at, const char *text)
 {
+    const struct timespec times[] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
     const int fd = open(path, O_WRONLY);
     CHECK(fd >= 0 && pwrite(fd, text, strlen(text), (off_t)at) == (ssize_t)strlen(text));
+    CHECK(futimens(fd, times) == 0);
     close(fd);
 }
 

@@ -9,8 +9,8 @@
  * AHEAD is in both rings; the second one finds it taken, and passes it over. One that is wanted now
  * while it is FILLING is read by a second thread, since the first one reads many blocks, and may
  * have begun long before it. At most half of the threads fill. Rings have a fixed
- * size, so that a training step allocates nothing. A block that does not fit is not queued:
- * dl_fetch_ file_await queues the block that it waits for again. */
+ * size, so that a training step allocates nothing. A block that does not fit is not queued, and
+ * dl_fetch_file_await queues the block that it waits for again. */
 #include "fetch/fetch_pool.h"
 
 #include "base/clock.h"
@@ -68,6 +68,7 @@ typedef struct worker {
     /* of the read in progress; used by the thread alone */
     dl_fetch_file *file;
     size_t at, have; /* the block that arrives, and its bytes so far */
+    size_t end;      /* the block after the last one that was asked for */
     unsigned char *buffer;
 } worker;
 
@@ -87,6 +88,8 @@ struct dl_fetch_pool {
     int fill_fd;       /* the lock's descriptor; -1: another process fills */
     dl_time fill_from; /* not before this time; also when the lock is tried again */
     dl_time told;      /* when the progress was reported */
+    bool telling;      /* a thread reports it */
+    bool must_tell;    /* that of the end */
     diloco_status status;
     char error[512];
 };
@@ -302,6 +305,8 @@ static diloco_status on_piece(void *context, const void *data, size_t len)
 {
     worker *w = context;
     while (len > 0) {
+        if (w->at == w->end)
+            return dl_fail(DILOCO_EPROTO, "%s: more bytes came than were asked for", w->file->key);
         const size_t whole = dl_arriving_block_len(w->file->a, w->at);
         const size_t some = dl_size_min(len, whole - w->have);
         memcpy(w->buffer + w->have, data, some);
@@ -312,8 +317,6 @@ static diloco_status on_piece(void *context, const void *data, size_t len)
         DL_TRY(dl_arriving_put(w->file->a, w->at, w->buffer));
         w->have = 0;
         w->at++;
-        if (len > 0 && w->at == dl_arriving_blocks(w->file->a))
-            return dl_fail(DILOCO_EPROTO, "%s: more bytes came than it has", w->file->key);
     }
     return DILOCO_OK;
 }
@@ -342,6 +345,7 @@ static diloco_status read_blocks(worker *w, const job *j)
     snprintf(part.version, sizeof part.version, "%s", dl_arriving_version(j->file->a));
     w->file = j->file;
     w->at = j->block;
+    w->end = j->block + j->n;
     w->have = 0;
     diloco_status status = from->read(w->handle, j->file->key, &part, sink);
     if (!status && (w->at != j->block + j->n || w->have))
@@ -359,18 +363,26 @@ static diloco_status read_job(worker *w, const job *j)
 
 /* ---- the threads */
 
+/* The caller holds the lock. It is released during the caller's report, which may take long. */
 static void report(dl_fetch_pool *pool, bool must)
 {
-    size_t bytes = 0, of = 0;
-    const dl_time now = dl_clock_now();
-    if (!pool->from.progress || pool->fill_fd < 0) return;
-    if (!must && now - pool->told < LOOK) return;
-    pool->told = now;
-    for (size_t i = 0; i < pool->n_files; i++) {
-        bytes += dl_arriving_bytes(pool->files[i]->a);
-        of += dl_arriving_map(pool->files[i]->a)->len;
-    }
-    pool->from.progress(pool->from.context, bytes, of);
+    pool->must_tell |= must;
+    if (!pool->from.progress || pool->fill_fd < 0 || pool->telling) return;
+    if (!pool->must_tell && dl_clock_now() - pool->told < LOOK) return;
+    pool->telling = true;
+    do {
+        size_t bytes = 0, of = 0;
+        pool->must_tell = false;
+        for (size_t i = 0; i < pool->n_files; i++) {
+            bytes += dl_arriving_bytes(pool->files[i]->a);
+            of += dl_arriving_map(pool->files[i]->a)->len;
+        }
+        pthread_mutex_unlock(&pool->lock);
+        pool->from.progress(pool->from.context, bytes, of);
+        pthread_mutex_lock(&pool->lock);
+        pool->told = dl_clock_now();
+    } while (pool->must_tell);
+    pool->telling = false;
 }
 
 /* Ends a job. A store that cannot be reached is an error only if a reader waits for the block. */

@@ -21,6 +21,7 @@ static struct {
     size_t told, told_of;
     diloco_status fails; /* of all reads */
     size_t len;          /* of the object, as the source says */
+    size_t surplus;      /* bytes that the source sends beyond what was asked for */
 } source;
 
 typedef struct handle {
@@ -59,7 +60,7 @@ static diloco_status read_source(void *context, const char *key, dl_store_part *
         n = dl_size_min(part->end - at, 100000);
         DL_TRY(sink.piece(sink.context, source.bytes + at, n));
     }
-    return DILOCO_OK;
+    return source.surplus ? sink.piece(sink.context, source.bytes, source.surplus) : DILOCO_OK;
 }
 
 static void abort_source(void *context)
@@ -244,6 +245,20 @@ TEST(an_object_of_another_length_or_version_ends_all_readers)
                  dl_arriving_open(&a, scratch_path("shard"), scratch_path("record")));
 }
 
+TEST(more_bytes_than_were_asked_for_are_an_error)
+{
+    static const size_t at[] = {2 * BLOCK, (BLOCKS - 1) * BLOCK};
+    for (size_t i = 0; i < 2; i++) {
+        dl_fetch_pool *pool;
+        begin();
+        dl_fetch_file *file = open_pool(&pool, 1, false);
+        source.surplus = BLOCK + 1;
+        CHECK_STATUS(DILOCO_EPROTO, dl_fetch_file_await(file, at[i], 1));
+        CHECK_CONTAINS("more bytes", diloco_error_text());
+        dl_fetch_pool_destroy(pool);
+    }
+}
+
 TEST(a_store_that_cannot_be_reached_is_an_error_only_of_a_reader_that_waits)
 {
     dl_fetch_pool *pool;
@@ -301,5 +316,6 @@ TEST_MAIN(a_reader_gets_its_bytes_before_the_rest_has_arrived,
           the_rest_arrives_and_the_file_is_finished_once,
           a_pool_that_does_not_fill_fetches_only_what_is_read,
           an_object_of_another_length_or_version_ends_all_readers,
+          more_bytes_than_were_asked_for_are_an_error,
           a_store_that_cannot_be_reached_is_an_error_only_of_a_reader_that_waits,
           a_request_to_stop_ends_a_wait, pools_share_what_has_arrived_and_one_fills_at_a_time)

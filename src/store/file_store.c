@@ -381,13 +381,29 @@ static void version_of(char *out, size_t cap, const struct stat *st)
              (intmax_t)st->st_mtim.tv_sec, st->st_mtim.tv_nsec);
 }
 
+static diloco_status was_changed(const dl_file_store *fs, const char *key)
+{
+    return dl_fail(DILOCO_EPROTO, "%s in store %s changed while it was read", key, fs->root);
+}
+
+/* Checks that nothing wrote to the file while it was read. */
+static diloco_status still_is(const dl_file_store *fs, int fd, const dl_store_part *part,
+                              const char *key)
+{
+    char now[sizeof part->version];
+    struct stat st;
+    if (fstat(fd, &st)) return dl_file_store_fail(fs, errno, "read", key);
+    version_of(now, sizeof now, &st);
+    return strcmp(now, part->version) == 0 ? DILOCO_OK : was_changed(fs, key);
+}
+
 static diloco_status feed_part(dl_file_store *fs, int fd, const struct stat *st, const char *key,
                                dl_store_part *part, dl_sink sink, dl_time until)
 {
     char version[sizeof part->version];
     version_of(version, sizeof version, st);
     if (part->begin >= (size_t)st->st_size || (*part->version && strcmp(part->version, version)))
-        return dl_fail(DILOCO_EPROTO, "%s in store %s changed while it was read", key, fs->root);
+        return was_changed(fs, key);
     memcpy(part->version, version, sizeof version);
     DL_TRY(sink.begin(sink.context, (size_t)st->st_size));
     const size_t end = dl_size_min(part->end, (size_t)st->st_size);
@@ -400,7 +416,7 @@ static diloco_status feed_part(dl_file_store *fs, int fd, const struct stat *st,
         DL_TRY(sink.piece(sink.context, fs->piece, (size_t)n));
         at += (size_t)n;
     }
-    return DILOCO_OK;
+    return still_is(fs, fd, part, key);
 }
 
 /* A name that is taken by something other than an object reads as a damaged object. A reader that

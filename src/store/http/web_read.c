@@ -21,6 +21,7 @@ typedef struct reading {
     dl_web_position own; /* where `at` is when the caller has none */
     dl_web_position *at; /* its etag is "": none yet, or the server has none */
     bool known;          /* the length is, and the sink has heard it */
+    bool given;          /* the caller names the object by its ETag */
     size_t total, limit; /* the object's length; where this read ends */
     dl_web_batch batch;  /* exchange i is range i */
     bool whole;          /* all of it in one answer: of an empty object no range can be had */
@@ -58,9 +59,8 @@ static diloco_status learn(reading *r, dl_web_exchange *x, size_t total)
                        total);
     }
     const size_t begin = r->at->begin;
-    if (begin && (begin >= total || !etag))
-        return dl_fail(DILOCO_EPROTO, "%s is not the object that %zu bytes are there of", x->what,
-                       begin);
+    if (r->given && (begin >= total || !etag))
+        return dl_fail(DILOCO_EPROTO, "%s is not the object that a part is there of", x->what);
     r->known = true;
     r->total = total;
     r->limit = r->at->end ? dl_size_min(r->at->end, total) : total;
@@ -171,10 +171,9 @@ static diloco_status finish(void *context, dl_web_exchange *x)
 {
     batch_context *c = context;
     reading *r = c->r;
-    const bool resumed = r->at->begin > 0;
-    if (x->status == 412 && (r->known || resumed))
+    if (x->status == 412 && (r->known || r->given))
         return dl_fail(DILOCO_EPROTO, "%s changed while it was read", x->what);
-    if (x->status == 416 && !r->known && resumed)
+    if (x->status == 416 && !r->known && r->given)
         return dl_fail(DILOCO_EPROTO, "%s is shorter than it was", x->what);
     if (x->status == 416 && !r->known && !x->delivered) {
         r->empty = true;
@@ -209,6 +208,7 @@ diloco_status dl_web_read(dl_web *web, const dl_web_source *source, dl_sink sink
 {
     reading r = {.source = source, .sink = sink};
     r.at = source->at ? source->at : &r.own;
+    r.given = r.at->begin > 0 || r.at->etag[0];
     for (size_t i = 0; i < source->width; i++)
         dl_buf_init(&r.early[i], source->range);
     diloco_status status = run(&r, web, until);

@@ -166,6 +166,20 @@ TEST(a_read_from_a_position_gets_the_rest_of_that_version)
     script_stop(&server);
 }
 
+TEST(a_read_of_a_version_from_the_beginning_gets_that_version_only)
+{
+    static const dl_web_position at = {.etag = "\"v1\""};
+    SCRIPT(PART("0-2/3", "3", "abc"), "HTTP/1.1 412 No\r\nContent-Length: 0\r\n\r\n",
+           "HTTP/1.1 206 Partial\r\nContent-Range: bytes 0-2/3\r\nContent-Length: 3\r\n\r\nabc");
+    CHECK_OK(read_from(&r, &server, 1, at));
+    CHECK_STR("abc", r.got);
+    CHECK_STATUS(DILOCO_EPROTO, read_from(&r, &server, 1, at));
+    CHECK_CONTAINS("changed while it was read", diloco_error_text());
+    CHECK_STATUS(DILOCO_EPROTO, read_from(&r, &server, 1, at)); /* without an ETag */
+    CHECK_INT(0, r.n_got);
+    script_stop(&server);
+}
+
 TEST(a_read_up_to_a_position_asks_for_no_byte_after_it)
 {
     SCRIPT(PART("2-5/20", "4", "2345"), PART("6-8/20", "3", "678"),
@@ -337,6 +351,7 @@ TEST_MAIN(ranges_of_an_object_are_of_the_version_first_seen, a_small_object_is_o
           an_empty_object_has_no_range, a_range_of_an_empty_object_is_empty,
           a_server_without_ranges_sends_all_at_once, a_broken_range_resumes_where_it_stopped,
           a_read_from_a_position_gets_the_rest_of_that_version,
+          a_read_of_a_version_from_the_beginning_gets_that_version_only,
           a_read_up_to_a_position_asks_for_no_byte_after_it, the_version_that_was_read_is_reported,
           parts_of_two_objects_never_mix, a_refusal_is_the_sources_to_word,
           ranges_in_any_order_are_one_stream)
