@@ -11,6 +11,7 @@
 
 #include <openssl/evp.h>
 #include <pwd.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -45,6 +46,10 @@ static const char *way_to_token(void)
                           "export $(scontrol token lifespan=SECONDS)";
 }
 
+/* Has the server accepted a token of this process? It outlives the client, which is closed after a
+ * poll. */
+static atomic_bool accepted;
+
 /* ---- errors */
 
 bool dl_slurm_number(uint64_t *out, dl_json_value object, const char *path)
@@ -70,15 +75,16 @@ uint64_t dl_slurm_error(const dl_rest_response *response)
 }
 
 /* Slurm's other errors are those of its connections, so they may pass. A token in a file may be
- * replaced, so its refusal may pass as well. */
+ * replaced, so its refusal may pass as well, once another was accepted. Before that it is a
+ * mistake. */
 diloco_status dl_slurm_failed(const dl_slurm_client *c, const dl_rest_call *call,
                               const dl_rest_response *response)
 {
     const uint64_t code = dl_slurm_error(response);
     if (response->status == 401) {
         const diloco_status refused = dl_rest_refused(&c->rest, call, response);
-        return dl_fail(token_file() ? DILOCO_EUNREACHABLE : refused, "%s: %s", diloco_error_text(),
-                       way_to_token());
+        return dl_fail(token_file() && accepted ? DILOCO_EUNREACHABLE : refused, "%s: %s",
+                       diloco_error_text(), way_to_token());
     }
     if (response->status < 500 || (code >= REFUSED_FROM && code < REFUSED_TO))
         return dl_rest_refused(&c->rest, call, response);
@@ -217,7 +223,10 @@ static diloco_status try_version(bool *has, dl_slurm_client *c, const dl_slurm_v
     if (!status) status = dl_rest_do(&c->rest, &call, &response);
     if (!status) {
         *has = response.status != 404;
-        if (*has && !dl_rest_is_good(&response)) status = dl_slurm_failed(c, &call, &response);
+        if (dl_rest_is_good(&response))
+            accepted = true;
+        else if (*has)
+            status = dl_slurm_failed(c, &call, &response);
         dl_buf_deinit(&response.text);
     }
     dl_rest_call_deinit(&call);

@@ -25,9 +25,9 @@ typedef struct dl_slurm_client {
 /* dl_slurm_open opens a client of launch.endpoint with the token of SLURM_JWT, or with that of the
  * file SLURM_JWT_FILE. With spec->dry no request is made, and the first known version is assumed.
  * Returns DILOCO_EREFUSED for http:// to another machine, a token that has expired, and a server
- * without a known version. Returns DILOCO_EUNREACHABLE if the token is in a file and is not valid,
- * since the file may get another one. The caller closes c->rest by dl_rest_deinit, also after an
- * error. */
+ * without a known version. Returns DILOCO_EUNREACHABLE if the token is in a file and has expired,
+ * or is refused after one was accepted, since the file may get another one. The caller closes
+ * c->rest by dl_rest_deinit, also after an error. */
 DL_MUST_CHECK diloco_status dl_slurm_open(dl_slurm_client *c, const dl_launch_spec *spec);
 /* dl_slurm_check returns the errors of dl_slurm_open that need no request, as those of a mistake:
  * DILOCO_EINVAL without a token, and DILOCO_EREFUSED if it has expired. */

@@ -354,10 +354,15 @@ TEST(token_of_a_file_that_has_expired_is_waited_out_once_jobs_run)
     end_server();
 }
 
-TEST(refused_token_is_named_with_the_way_to_a_new_one)
+/* The first test: in this process no token was accepted yet. */
+TEST(refused_token_is_named_and_waited_out_only_once_another_was_accepted)
 {
     static const char body[] = "{\"errors\":[{\"error\":\"Authentication failure\"}]}";
     n_answers = 0;
+    will_answer("401 Unauthorized", body);
+    will_answer("401 Unauthorized", body);
+    will_answer("200 OK", "{\"errors\":[]}");
+    will_answer("200 OK", "{\"jobs\":[]}");
     will_answer("401 Unauthorized", body);
     will_answer("401 Unauthorized", body);
     const dl_launch_spec spec = with_server();
@@ -367,9 +372,13 @@ TEST(refused_token_is_named_with_the_way_to_a_new_one)
         "new token, as by  export $(scontrol token lifespan=SECONDS)",
         diloco_error_text());
     use_file("plain-token\n");
+    CHECK_STATUS(DILOCO_EREFUSED, dl_executor_slurm.poll(&spec, jobs, 1));
+    CHECK_CONTAINS("write a new one to the file", diloco_error_text());
+    CHECK_OK(dl_executor_slurm.poll(&spec, jobs, 1));
     CHECK_STATUS(DILOCO_EUNREACHABLE, dl_executor_slurm.poll(&spec, jobs, 1));
     CHECK_CONTAINS("write a new one to the file", diloco_error_text());
     CHECK_INT(0, unsetenv("SLURM_JWT_FILE"));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_executor_slurm.poll(&spec, jobs, 1));
     end_server();
 }
 
@@ -417,7 +426,8 @@ TEST(job_is_described_in_the_form_of_the_later_versions)
     free(text);
 }
 
-TEST_MAIN(states_of_v0_0_38_are_words_and_ranks_that_wait_share_a_record,
+TEST_MAIN(refused_token_is_named_and_waited_out_only_once_another_was_accepted,
+          states_of_v0_0_38_are_words_and_ranks_that_wait_share_a_record,
           states_of_v0_0_40_are_arrays_and_numbers_are_objects,
           replica_that_saved_its_state_at_the_limit_of_a_partition_is_lost_and_not_failed,
           machine_without_the_folder_does_not_guess_how_a_replica_ended,
@@ -429,5 +439,4 @@ TEST_MAIN(states_of_v0_0_38_are_words_and_ranks_that_wait_share_a_record,
           token_is_needed_and_valid_and_does_not_leave_this_machine_in_clear_text,
           token_of_a_file_is_read_again_so_that_a_new_one_is_used,
           token_of_a_file_that_has_expired_is_waited_out_once_jobs_run,
-          refused_token_is_named_with_the_way_to_a_new_one,
           job_is_described_in_the_form_of_the_later_versions)
