@@ -149,17 +149,19 @@ static diloco_status read_token(char *token, size_t cap, const char *path)
     dl_buf text;
     dl_buf_init(&text, cap + sizeof name);
     diloco_status status = dl_file_read(&text, path);
-    const char *line = status ? NULL : dl_buf_str(&text);
+    const bool is_read = !status;
+    const char *line = is_read ? dl_buf_str(&text) : NULL;
+    if (is_read && !line) status = dl_fail(DILOCO_ENOMEM, "slurm: out of memory for a token");
     if (line && strncmp(line, name, strlen(name)) == 0) line += strlen(name);
     const size_t len = line ? strcspn(line, " \t\r\n") : 0;
     if (len < cap) snprintf(token, cap, "%.*s", (int)len, line ? line : "");
     if (text.data) explicit_bzero(text.data, text.cap);
     dl_buf_deinit(&text);
-    if (status)
+    if (!is_read)
         return dl_fail(DILOCO_EINVAL,
                        "slurm: SLURM_JWT_FILE is set, and its file gives no token: %s",
                        diloco_error_text());
-    if (len && len < cap) return DILOCO_OK;
+    if (status || (len && len < cap)) return status;
     return dl_fail(DILOCO_EINVAL, "slurm: the file %.300s (SLURM_JWT_FILE) has no token%s", path,
                    len ? " of a possible length" : "");
 }
