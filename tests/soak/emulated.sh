@@ -32,13 +32,19 @@ seeds=${2:-100}
 mkdir -p "$EMULATED_DONE"
 rm -f "$EMULATED_DONE"/*.log "$EMULATED_DONE"/*.new
 
+# Marks that are older than a program are removed, also those of seeds that are not asked for.
+for suite in $suites $trainers; do
+    for program in "$suite" emulated_device libemulated_driver.so; do
+        for passed in "$EMULATED_DONE/$suite".*.passed; do
+            [ ! "$EMULATED_BUILD/$program" -nt "$passed" ] || rm -f "$passed"
+        done
+    done
+done
+
 # job SUITE SEED SEEDS: a line for what has not passed yet. The seeds of a process are few, so that
 # little is lost where this is interrupted.
 job() {
     passed=$EMULATED_DONE/$1.$2.passed
-    for program in "$1" emulated_device libemulated_driver.so; do
-        [ ! "$EMULATED_BUILD/$program" -nt "$passed" ] || rm -f "$passed"
-    done
     [ -e "$passed" ] && [ "$(cut -d ' ' -f 1 "$passed")" = "$3" ] || {
         rm -f "$passed"
         echo "$1 $2 $3"
@@ -64,6 +70,9 @@ EMULATED_ALL=$(($(wc -l <"$jobs") + $(ls "$EMULATED_DONE" | grep -c passed || tr
 export EMULATED_BUILD EMULATED_DONE EMULATED_ALL
 xargs -r -P "$(nproc)" -L 1 sh "$0" --one <"$jobs"
 for suite in $suites $trainers; do
-    cat "$EMULATED_DONE/$suite".*.passed |
+    for passed in "$EMULATED_DONE/$suite".*.passed; do
+        seed=${passed%.passed}
+        [ "${seed##*.}" -gt "$seeds" ] || cat "$passed"
+    done |
         awk -v suite=$suite '{ n += $1; s += $2 } END { printf "%-24s %4d seeds %6d s\n", suite, n, s }'
 done
