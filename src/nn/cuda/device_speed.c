@@ -61,6 +61,7 @@ static diloco_status time_of(double *seconds, const work *w, void (*operation)(c
 /* bf16 is the upper half of an f32, and fills half of the array. */
 static void fill(const work *w, float *host, size_t n)
 {
+    const size_t bytes = n * (w->types == DL_CUDA_BF16 ? sizeof(uint16_t) : sizeof *host);
     uint32_t x = 1, bits;
     for (size_t i = 0; i < n; i++) {
         x = x * 1664525 + 1013904223;
@@ -72,8 +73,8 @@ static void fill(const work *w, float *host, size_t n)
         else
             host[i] = value;
     }
-    dl_backend_copy_in(w->backend, w->a, host, n * sizeof *host);
-    dl_backend_copy_in(w->backend, w->b, host, n * sizeof *host);
+    dl_backend_copy_in(w->backend, w->a, host, bytes);
+    dl_backend_copy_in(w->backend, w->b, host, bytes);
 }
 
 static void release(work *w)
