@@ -245,5 +245,5 @@ if python3 -m pip --version >/dev/null 2>&1; then
         --set "launch.binary=$address#sha256=$sum"
     expect 0 diloco launch logs "$hub/changed" --rank 0
     grep -q 'DO NOT MATCH THE HASHES' out || fail "not refused by its digest: $(cat out)"
-    grep -q "pip did not install $address#sha256=$sum, see its own words above" out || fail "no cause of the end: $(cat out)"
+    grep -q "pip did not install $address#sha256=$sum, see the words above" out || fail "no cause of the end: $(cat out)"
 fi

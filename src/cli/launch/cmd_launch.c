@@ -21,10 +21,11 @@ static bool is_fetched(const char *binary)
     return strncmp(binary, "https://", 8) == 0 || strncmp(binary, "http://", 7) == 0;
 }
 
-/* The end of a replica whose wheel pip did not install: the cause is in its output. */
+/* The end of a replica whose wheel was not installed: the cause is in its output. */
 #define NOT_INSTALLED                                                                              \
-    "{ echo \"diloco: pip did not install $0, see its own words above: the image needs python3 "   \
-    "with pip, and the wheel's architecture and glibc\" >&2; exit 3; }; "
+    "{ echo \"diloco: pip did not install $0, see the words above: the image needs python3 with "  \
+    "pip, a network to that address, room on its disk, and the wheel's architecture and glibc\" "  \
+    ">&2; exit 3; }; "
 
 /* In the image pip installs the wheel into a folder of its own, and its program becomes the
  * replica. pip itself compares the bytes with the digest of the address, and the platform with the
