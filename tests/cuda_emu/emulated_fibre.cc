@@ -12,15 +12,15 @@ extern "C" void emulated_switch_stack(void **from, void *to);
 
 #ifdef __x86_64__
 enum { KEPT = 6 }; /* registers */
-__asm__(".text\n.globl emulated_switch_stack\n.hidden emulated_switch_stack\n"
+__asm__(".pushsection .text\n.globl emulated_switch_stack\n.hidden emulated_switch_stack\n"
         ".type emulated_switch_stack, @function\nemulated_switch_stack:\n"
         "push %rbp\n push %rbx\n push %r12\n push %r13\n push %r14\n push %r15\n"
         "mov %rsp, (%rdi)\n mov %rsi, %rsp\n"
         "pop %r15\n pop %r14\n pop %r13\n pop %r12\n pop %rbx\n pop %rbp\n ret\n"
-        ".size emulated_switch_stack, . - emulated_switch_stack\n");
+        ".size emulated_switch_stack, . - emulated_switch_stack\n.popsection\n");
 #else
 enum { KEPT = 20 };
-__asm__(".text\n.globl emulated_switch_stack\n.hidden emulated_switch_stack\n"
+__asm__(".pushsection .text\n.globl emulated_switch_stack\n.hidden emulated_switch_stack\n"
         ".type emulated_switch_stack, %function\nemulated_switch_stack:\n"
         "sub sp, sp, #160\n"
         "stp x19, x20, [sp]\n stp x21, x22, [sp, #16]\n stp x23, x24, [sp, #32]\n"
@@ -33,7 +33,7 @@ __asm__(".text\n.globl emulated_switch_stack\n.hidden emulated_switch_stack\n"
         "ldp d10, d11, [sp, #96]\n ldp d12, d13, [sp, #112]\n ldp d14, d15, [sp, #128]\n"
         "ldp x29, x30, [sp, #144]\n"
         "add sp, sp, #160\n ret\n"
-        ".size emulated_switch_stack, . - emulated_switch_stack\n");
+        ".size emulated_switch_stack, . - emulated_switch_stack\n.popsection\n");
 #endif
 
 /* The new stack is as a switch leaves one: the kept registers, then the address to return to. On

@@ -1,7 +1,8 @@
 /* emulated_fibre.h - threads of a block as fibres, each with a stack of its own.
  *
- * A switch is a few instructions on x86-64 and AArch64, and ucontext elsewhere. It keeps what a
- * call keeps, and no signal mask. */
+ * A switch is a few instructions on x86-64 and AArch64, and ucontext elsewhere. It keeps the
+ * registers that a call keeps. It does not switch the signal mask, nor the control words of
+ * floating point (MXCSR and x87's; FPCR): all fibres share them, so none may change them. */
 #ifndef DL_TESTS_CUDA_EMU_EMULATED_FIBRE_H
 #define DL_TESTS_CUDA_EMU_EMULATED_FIBRE_H
 
