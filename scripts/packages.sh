@@ -150,7 +150,7 @@ install_for_gpu() {
     mkdir -p "$root/build"
     pip_log=$root/build/venv-gpu.log
     python3 -m venv "$venv" >"$pip_log" 2>&1 &&
-        "$venv/bin/pip" install --no-compile --no-deps -r "$wanted" >>"$pip_log" 2>&1 ||
+        "$venv/bin/pip" install --retries 1 --timeout 10 --no-compile --no-deps -r "$wanted" >>"$pip_log" 2>&1 ||
         { no_python; return; }
     cp "$wanted" "$venv/installed.txt"
 }
