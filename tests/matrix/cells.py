@@ -23,7 +23,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-MOST = 300
+MOST = 330
 AT_LEAST = 5  # cells of each preset
 ROUNDS = 3
 
