@@ -230,20 +230,18 @@ diloco_status dl_early_add(dl_early *early, bool *suits, const char *key)
 /* All ends are asked for before the first is waited for. */
 static diloco_status await_edges(dl_fetch_pool *pool)
 {
-    diloco_status status = DILOCO_OK;
     const size_t n = dl_fetch_pool_files(pool);
-    for (size_t i = 0; i < 2 * n; i++) {
-        dl_fetch_file *file = dl_fetch_pool_file(pool, i % n);
-        const size_t last = dl_fetch_file_map(file)->len - EDGE;
-        if (i < n) {
-            dl_fetch_file_want(file, 0, EDGE, true);
-            dl_fetch_file_want(file, last, EDGE, true);
-            continue;
-        }
-        if (!status) status = dl_fetch_file_await(file, 0, EDGE);
-        if (!status) status = dl_fetch_file_await(file, last, EDGE);
+    for (size_t i = 0; i < n; i++) {
+        dl_fetch_file *file = dl_fetch_pool_file(pool, i);
+        dl_fetch_file_want(file, 0, EDGE, true);
+        dl_fetch_file_want(file, dl_fetch_file_map(file)->len - EDGE, EDGE, true);
     }
-    return status;
+    for (size_t i = 0; i < n; i++) {
+        dl_fetch_file *file = dl_fetch_pool_file(pool, i);
+        DL_TRY(dl_fetch_file_await(file, 0, EDGE));
+        DL_TRY(dl_fetch_file_await(file, dl_fetch_file_map(file)->len - EDGE, EDGE));
+    }
+    return DILOCO_OK;
 }
 
 /* The text of the error is saved: ending the threads may replace it. */
