@@ -34,9 +34,9 @@ class Measured:
     def find(self, identity):
         return self.known.get(identity)
 
-    def add(self, identity, facts, **told):
-        """`told` says to a reader which trial it was: name, inner learning rate, seed."""
-        trial = {"id": identity, **told, **{key: facts[key] for key in FACTS}}
+    def add(self, identity, facts, **description):
+        """`description` is for a person: name of the trial, inner learning rate, seed."""
+        trial = {"id": identity, **description, **{key: facts[key] for key in FACTS}}
         self.known[identity] = trial
         with open(self.path, "a", encoding="utf-8") as out:
             out.write(json.dumps(trial) + "\n")

@@ -44,7 +44,7 @@ typedef struct dl_early_hooks {
 
 /* Makes the data of these addresses, which dl_early_end has made ready, readable for dl_data_open
  * (data/arrivals.h). Both are lists, as data.train_path; files in them are passed over. It replaces
- * what an earlier call has opened. No data may be open meanwhile. Returns the errors of
+ * the data of an earlier call. No data may be open meanwhile. Returns the errors of
  * dl_arriving_open. */
 DL_MUST_CHECK diloco_status dl_early_open(const dl_config_path train, const dl_config_path test,
                                           const dl_config *config, const dl_early_hooks *hooks);

@@ -87,9 +87,9 @@ struct dl_fetch_pool {
     bool started, stopping, finishing;
     int fill_fd;       /* the lock's descriptor; -1: another process fills */
     dl_time fill_from; /* not before this time; also when the lock is tried again */
-    dl_time told;      /* when the progress was reported */
-    bool telling;      /* a thread reports it */
-    bool must_tell;    /* that of the end */
+    dl_time reported;  /* when the progress was */
+    bool reporting;    /* a thread reports it */
+    bool must_report;  /* the end */
     diloco_status status;
     char error[512];
 };
@@ -366,13 +366,13 @@ static diloco_status read_job(worker *w, const job *j)
 /* The caller holds the lock. It is released during the caller's report, which may take long. */
 static void report(dl_fetch_pool *pool, bool must)
 {
-    pool->must_tell |= must;
-    if (!pool->from.progress || pool->fill_fd < 0 || pool->telling) return;
-    if (!pool->must_tell && dl_clock_now() - pool->told < LOOK) return;
-    pool->telling = true;
+    pool->must_report |= must;
+    if (!pool->from.progress || pool->fill_fd < 0 || pool->reporting) return;
+    if (!pool->must_report && dl_clock_now() - pool->reported < LOOK) return;
+    pool->reporting = true;
     do {
         size_t bytes = 0, of = 0;
-        pool->must_tell = false;
+        pool->must_report = false;
         for (size_t i = 0; i < pool->n_files; i++) {
             bytes += dl_arriving_bytes(pool->files[i]->a);
             of += dl_arriving_map(pool->files[i]->a)->len;
@@ -380,9 +380,9 @@ static void report(dl_fetch_pool *pool, bool must)
         pthread_mutex_unlock(&pool->lock);
         pool->from.progress(pool->from.context, bytes, of);
         pthread_mutex_lock(&pool->lock);
-        pool->told = dl_clock_now();
-    } while (pool->must_tell);
-    pool->telling = false;
+        pool->reported = dl_clock_now();
+    } while (pool->must_report);
+    pool->reporting = false;
 }
 
 /* Ends a job. A store that cannot be reached is an error only if a reader waits for the block. */

@@ -431,15 +431,20 @@ static diloco_status not_there(dl_file_store *fs, const char *key)
                    fs->root);
 }
 
+/* The caller closes *fd. */
+static diloco_status open_object(dl_file_store *fs, const char *key, int *fd, struct stat *st)
+{
+    const diloco_status status = dl_file_store_object(fs, key, fd, st);
+    return status == DILOCO_ENOENT ? not_there(fs, key) : status;
+}
+
 static diloco_status file_read(void *self, const char *key, dl_sink sink, dl_time until)
 {
     dl_file_store *fs = self;
     struct stat st;
     int fd;
-    diloco_status status = dl_file_store_object(fs, key, &fd, &st);
-    if (status == DILOCO_ENOENT) return not_there(fs, key);
-    DL_TRY(status);
-    status = feed(fs, fd, &st, key, sink, until);
+    DL_TRY(open_object(fs, key, &fd, &st));
+    const diloco_status status = feed(fs, fd, &st, key, sink, until);
     close(fd);
     return status;
 }
@@ -450,10 +455,8 @@ static diloco_status file_read_part(void *self, const char *key, dl_store_part *
     dl_file_store *fs = self;
     struct stat st;
     int fd;
-    diloco_status status = dl_file_store_object(fs, key, &fd, &st);
-    if (status == DILOCO_ENOENT) return not_there(fs, key);
-    DL_TRY(status);
-    status = feed_part(fs, fd, &st, key, part, sink, until);
+    DL_TRY(open_object(fs, key, &fd, &st));
+    const diloco_status status = feed_part(fs, fd, &st, key, part, sink, until);
     close(fd);
     return status;
 }

@@ -52,14 +52,23 @@ for name in a b c; do cmp "$(cached files/$name.bin)" whole/$name.bin || fail "a
 [ -z "$(ls "$(cached arriving)" "$(cached blocks)" | grep bin)" ] || fail "a shard is left as arriving"
 sed -i 's/^context = 32/context = 32\nvocab = 256/' tiny.toml
 
+# begin NAME ARGUMENT…: a run whose replicas wait for bytes that are held back, its pid in $parent.
+begin() {
+    use_cache "$1"
+    : >web/held
+    echo "a.bin 1300000 1700000" >web/hold
+    store=$1
+    shift
+    # shellcheck disable=SC2086
+    diloco train tiny.toml --store "$store" --quiet --set $address "$@" >out 2>err &
+    parent=$!
+    started="$started $parent"
+    wait_for [ -s web/held ]
+    wait_for [ -e "$store/run.json" ]
+}
+
 # kill -9 while a replica waits for its samples; the same command resumes.
-use_cache killed
-: >web/held
-echo "a.bin 1300000 1700000" >web/hold
-diloco train tiny.toml --store killed --quiet --set $address >out 2>err &
-parent=$!
-started="$started $parent"
-wait_for [ -s web/held ]
+begin killed
 replicas=$(children $parent)
 kill -9 $parent $replicas
 wait $parent || true
@@ -68,14 +77,7 @@ expect 0 train --store killed --quiet --set $address
 [ "$(digest killed)" = "$want" ] || fail "after kill -9 the run ends elsewhere"
 
 # Ctrl-C while a replica waits.
-use_cache stopped
-: >web/held
-echo "a.bin 1300000 1700000" >web/hold
-diloco train tiny.toml --store stopped --quiet --set $address >out 2>err &
-parent=$!
-started="$started $parent"
-wait_for [ -s web/held ]
-wait_for [ -e stopped/run.json ]
+begin stopped
 kill -INT $parent
 code=0
 wait $parent || code=$?
@@ -85,14 +87,7 @@ expect 0 train --store stopped --quiet --set $address
 [ "$(digest stopped)" = "$want" ] || fail "after Ctrl-C the run ends elsewhere"
 
 # The object changes meanwhile: the run ends, and names it. The same command fetches the new object.
-use_cache changed
-: >web/held
-echo "a.bin 1300000 1700000" >web/hold
-diloco train tiny.toml --store changed --quiet --set $address --set run.restarts=0 >out 2>err &
-parent=$!
-started="$started $parent"
-wait_for [ -s web/held ]
-wait_for [ -e changed/run.json ]
+begin changed --set run.restarts=0
 printf 'XY' | dd of=web/data/a.bin bs=1 seek=5000 conv=notrunc 2>/dev/null
 rm web/hold
 code=0
