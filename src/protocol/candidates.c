@@ -84,8 +84,8 @@ static bool is_superseded(const dl_candidate_table *table, const dl_candidate *k
 {
     for (size_t i = 0; i < table->n; i++) {
         const dl_candidate *other = &table->at[i];
-        if (other->validity == DL_VALID && is_of(other, known->generation.replica) &&
-            other->generation.number > known->generation.number)
+        if (other->generation.number > known->generation.number && other->validity == DL_VALID &&
+            is_of(other, known->generation.replica))
             return true;
     }
     return false;
@@ -128,13 +128,24 @@ bool dl_candidate_skips(const dl_candidate_table *table, const char *replica)
     return false;
 }
 
+/* Whether it counts or skips. At most one of a replica does: its newest valid one. */
+static bool answers(const dl_candidate_table *table, const dl_candidate *known)
+{
+    return known->validity == DL_VALID && (known->facts.stats.samples == 0 || !known->refused) &&
+           !is_superseded(table, known);
+}
+
+/* It looks up each candidate in the sorted roster. Looking up each name in the table would take
+ * about as many comparisons of names as the square of the roster. */
 size_t dl_candidate_n_missing(const dl_candidate_table *table, const dl_roster *roster)
 {
     size_t n = 0;
-    for (size_t i = 0; i < roster->n; i++)
-        n += !dl_candidate_is_present(table, roster->names[i]) &&
-             !dl_candidate_skips(table, roster->names[i]);
-    return n;
+    for (size_t i = 0; i < table->n; i++) {
+        const dl_candidate *k = &table->at[i];
+        n += answers(table, k) && dl_roster_has(roster, k->generation.replica, NULL);
+    }
+    DL_ASSERT(n <= roster->n);
+    return roster->n - n;
 }
 
 bool dl_candidate_is_hopeless(const dl_candidate_table *table, const char *replica)

@@ -1,6 +1,8 @@
 /* candidates_test.c - which contributions of the open entry count: P7, P8, P10, P15. */
 #include "protocol/candidates.h"
 
+#include "base/rng.h"
+
 #include "check.h"
 
 enum { ROOM = 3 };
@@ -212,6 +214,39 @@ TEST(p10_roster_replica_without_a_counting_contribution_is_missing)
     dl_entry_deinit(&owner);
 }
 
+/* A candidate of a random generation of one of four replicas, in a random state. */
+static void add_any(dl_candidate_table *t, dl_rng *rng)
+{
+    const char name[2] = {(char)('a' + dl_rng_below(rng, 4)), 0};
+    dl_candidate *k = add(t, name, (uint32_t)dl_rng_below(rng, 3));
+    const dl_contribution facts = {.stats.samples = dl_rng_below(rng, 2)};
+    if (dl_rng_below(rng, 4)) dl_candidate_accept(k, &facts, 1);
+    if (!dl_rng_below(rng, 4)) k->refused = "norm";
+    if (!dl_rng_below(rng, 8)) k->validity = DL_INVALID;
+}
+
+TEST(p10_missing_are_those_that_neither_count_nor_skip)
+{
+    dl_rng rng;
+    dl_rng_init(&rng, 1, 0, 0);
+    dl_entry owner;
+    CHECK_OK(dl_entry_init(&owner, 4));
+    CHECK(dl_roster_add(&owner.roster, "a", 0) && dl_roster_add(&owner.roster, "b", 0));
+    CHECK(dl_roster_add(&owner.roster, "c", 0));
+    for (int i = 0; i < 2000; i++) {
+        dl_candidate rows[10];
+        dl_candidate_table t = {.at = rows, .cap = 10};
+        size_t missing = 0;
+        for (size_t n = dl_rng_below(&rng, 10); n > 0; n--)
+            add_any(&t, &rng);
+        for (size_t r = 0; r < owner.roster.n; r++)
+            missing += !dl_candidate_is_present(&t, owner.roster.names[r]) &&
+                       !dl_candidate_skips(&t, owner.roster.names[r]);
+        CHECK_INT(missing, dl_candidate_n_missing(&t, &owner.roster));
+    }
+    dl_entry_deinit(&owner);
+}
+
 TEST(the_slots_of_an_entry_are_in_the_order_of_its_members)
 {
     table s;
@@ -251,4 +286,5 @@ TEST_MAIN(generation_is_added_once,
           p7_whole_read_outweighs_damaged_ones,
           p10_a_replica_is_hopeless_once_its_contribution_is_invalid,
           p10_roster_replica_without_a_counting_contribution_is_missing,
+          p10_missing_are_those_that_neither_count_nor_skip,
           the_slots_of_an_entry_are_in_the_order_of_its_members)
