@@ -532,9 +532,40 @@ TEST(extent_of_the_log_ends_at_the_first_gap_and_at_the_bound)
     end_world(&w);
 }
 
+/* Of each replica the two newest generations, as their keys are sorted: "a-b" is before "a.0001",
+ * and "a.10000" before "a.9999". */
+TEST(contributions_are_listed_in_the_order_of_their_keys)
+{
+    static const char *const there[] = {"b.0000",  "a1.0003",  "a.0001",  "a.9999",
+                                        "a.10000", "a-b.0002", "a1.0004", "a1.0005"};
+    static const char *const listed[] = {"a-b.0002", "a.10000", "a.9999",
+                                         "a1.0004",  "a1.0005", "b.0000"};
+    const dl_span span = {"bytes", 5};
+    world w = {0};
+    dl_reply reply = {.status = DILOCO_OK};
+    dl_key key;
+    dl_config_init(&w.config);
+    make_run(&w, "mem://fetch-listing");
+    for (size_t i = 0; i < sizeof there / sizeof *there; i++) {
+        snprintf(key, sizeof key, "c/0000000000/%s", there[i]);
+        CHECK_OK(dl_store_create(w.store, key, &span, 1, NULL, DL_NEVER));
+    }
+    dl_exec *exec = make_exec(&w, &(dl_generation){.replica = "b"}, 1);
+    dl_exec_do(exec, &(dl_request){.kind = DL_REQUEST_LIST}, &reply, DL_NEVER);
+    CHECK_OK(reply.status);
+    CHECK_INT(sizeof listed / sizeof *listed, reply.list.n_listed);
+    for (size_t i = 0; i < reply.list.n_listed; i++) {
+        dl_key_contribution(key, 0, &reply.list.listed[i].generation);
+        CHECK_STR(listed[i], key + strlen("c/0000000000/"));
+    }
+    dl_exec_destroy(exec);
+    end_world(&w);
+}
+
 TEST_MAIN(extent_of_the_log_ends_at_the_first_gap_and_at_the_bound,
           parallel_reads_give_the_same_answers_as_serial_ones,
           a_store_that_is_away_is_unreachable_for_its_first_readers_too,
+          contributions_are_listed_in_the_order_of_their_keys,
           prefetched_contribution_is_not_read_again, other_request_drops_prefetched_contributions,
           p11_unlisted_heartbeats_do_not_silence_members, a_fresh_reading_is_one,
           p8_confirmed_upload_is_not_read_back, p8_sent_bytes_or_capture_are_enough_without_reading,

@@ -94,6 +94,12 @@ static uint64_t *forged_place(const dl_lister *l, const dl_listed *o)
     return &l->forged[at];
 }
 
+/* Without forged ones, which is the usual case, the key needs no formatting. */
+static bool is_forged(const dl_lister *l, const dl_listed *o)
+{
+    return l->n_forged && *forged_place(l, o);
+}
+
 static void forget_forged(dl_lister *l)
 {
     memset(l->forged, 0, FORGED_CAP * sizeof *l->forged);
@@ -162,15 +168,21 @@ size_t dl_exec_n_named(const dl_exec *x)
 
 /* ---- choosing ------------------------------------------------------------------------------ */
 
-/* Compares by key. */
+/* Compares by key. Almost always the replicas' names decide. So keys are formatted only where these
+ * are equal up to the '.' of the generation. */
 static int compare(const void *a, const void *b)
 {
     const dl_listed *x = a, *y = b;
-    dl_key first, second;
     if (x->entry != y->entry) return x->entry < y->entry ? -1 : 1;
-    dl_key_contribution(first, x->entry, &x->generation);
-    dl_key_contribution(second, y->entry, &y->generation);
-    return strcmp(first, second);
+    const char *p = x->generation.replica, *q = y->generation.replica;
+    while (*p && *p == *q)
+        p++, q++;
+    const int first = *p ? *p : '.', second = *q ? *q : '.';
+    if (first != second) return first - second;
+    dl_key first_key, second_key;
+    dl_key_contribution(first_key, x->entry, &x->generation);
+    dl_key_contribution(second_key, y->entry, &y->generation);
+    return strcmp(first_key, second_key);
 }
 
 /* Returns the place of the oldest of NEWEST_MAX listed generations of that replica, or NULL if
@@ -226,7 +238,7 @@ static bool take_or_keep(dl_exec *x, const dl_listed *o, bool named)
     dl_lister *l = x->collect.lister;
     const dl_generation *known = known_of(l, o->generation.replica);
     if (x->a.run->identity.policy == DL_CLOSED && !named) return false;
-    if (*forged_place(l, o)) return false;
+    if (is_forged(l, o)) return false;
     if (dl_generation_equal(&o->generation, &x->a.self) ||
         (known && dl_generation_equal(&o->generation, known)))
         return take(x, o, named);
@@ -243,7 +255,7 @@ static diloco_status found_contribution(void *context, const char *key, size_t l
     if (x->mode->is_of_use && !x->mode->is_of_use(x, &o)) return DILOCO_OK;
     const bool named = dl_exec_is_named(x, &o.generation);
     const bool taken = x->ring ? take_or_keep(x, &o, named)
-                               : !*forged_place(x->collect.lister, &o) && take(x, &o, named);
+                               : !is_forged(x->collect.lister, &o) && take(x, &o, named);
     x->collect.lister->n_passed_over += !taken;
     return DILOCO_OK;
 }
