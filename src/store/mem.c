@@ -4,7 +4,8 @@
  * All handles of a name share one `place`, found in a process-wide list and gone with the
  * last handle. Its objects are in a sorted array of pointers. An object never changes after it was
  * published, and has a reference count. So a reader holds the object, not the lock, while its sink
- * runs. A listing looks the next key up again each time, so `found` runs without the lock. */
+ * runs. `found` runs without the lock, so a listing looks up the next key again if the place has
+ * changed meanwhile. */
 #include "base/thread.h"
 #include "store/kind.h"
 
@@ -261,12 +262,15 @@ static diloco_status mem_list(void *self, const char *prefix, const char *after,
     char key[DL_KEY_MAX + 1];
     bool behind = after && strcmp(after, prefix) > 0;
     strcpy(key, behind ? after : prefix);
+    size_t at = 0;
+    uint64_t changes = UINT64_MAX; /* when `at` was right */
     for (;; behind = true) {
         DL_TRY(dl_store_check(m->aborted, until, prefix));
         bool there;
         size_t len = 0;
         pthread_mutex_lock(&p->lock);
-        size_t at = find(p, key, &there) + (there && behind);
+        at = p->n_changes == changes ? at + 1 : find(p, key, &there) + (there && behind);
+        changes = p->n_changes;
         bool found_one = at < p->n && !strncmp(p->objects[at]->key, prefix, strlen(prefix));
         if (found_one) {
             strcpy(key, p->objects[at]->key);

@@ -612,6 +612,35 @@ TEST(the_probe_of_a_store_that_cannot_be_opened_says_why)
                                                   DL_PROBE_MOST, NULL, dl_clock_now() - 1));
 }
 
+typedef struct changing_walk {
+    dl_store *store;
+    char seen[32];
+} changing_walk;
+
+/* At the first key it deletes the second one, and creates a last one. */
+static diloco_status change_meanwhile(void *context, const char *key, size_t len)
+{
+    changing_walk *w = context;
+    (void)len;
+    if (!*w->seen) {
+        CHECK_OK(dl_store_delete(w->store, "k/b", DL_NEVER));
+        CHECK_OK(dl_store_create(w->store, "k/e", &(dl_span){"x", 1}, 1, NULL, DL_NEVER));
+    }
+    strcat(strcat(w->seen, key), " ");
+    return DILOCO_OK;
+}
+
+TEST(a_listing_in_memory_follows_changes)
+{
+    static const char *const keys[] = {"k/a", "k/b", "k/c", "k/d", "l"};
+    changing_walk w = {.store = open_any("mem://changing")};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        CHECK_OK(dl_store_create(w.store, keys[i], &(dl_span){"x", 1}, 1, NULL, DL_NEVER));
+    CHECK_OK(dl_store_list(w.store, "k/", NULL, change_meanwhile, &w, DL_NEVER));
+    CHECK_STR("k/a k/c k/d k/e ", w.seen);
+    dl_store_close(w.store);
+}
+
 static int own_tests(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -634,6 +663,7 @@ static int own_tests(int argc, char **argv)
         cmocka_unit_test(a_plain_path_is_the_same_store_as_its_file_url),
         cmocka_unit_test(a_missing_store_is_made_only_when_asked),
         cmocka_unit_test(mem_stores_of_different_names_are_different),
+        cmocka_unit_test(a_listing_in_memory_follows_changes),
         cmocka_unit_test(an_object_of_another_length_than_announced_is_refused),
         cmocka_unit_test(a_listing_out_of_order_or_place_is_refused),
         cmocka_unit_test(a_kind_without_wait_sleeps_and_can_be_aborted),
