@@ -285,17 +285,27 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *topology, const s
     }
 }
 
+/* fmin is a call, and this is asked of each replica at each event. */
+static double sooner(double a, double b)
+{
+    return a < b ? a : b;
+}
+
 static double moment(const replica *r)
 {
-    return fmin(fmin(r->fault.fail_at, r->upload.at), fmin(r->time.next, r->trainer.at));
+    return sooner(sooner(r->fault.fail_at, r->upload.at), sooner(r->time.next, r->trainer.at));
 }
 
 static replica *soonest(sim *s)
 {
     replica *first = NULL;
-    for (size_t i = 0; i < s->n_slots; i++)
-        if (!s->replicas[i].now.done && (!first || moment(&s->replicas[i]) < moment(first)))
-            first = &s->replicas[i];
+    double earliest = 0;
+    for (size_t i = 0; i < s->n_slots; i++) {
+        replica *r = &s->replicas[i];
+        if (r->now.done || (first && moment(r) >= earliest)) continue;
+        first = r;
+        earliest = moment(r);
+    }
     return first;
 }
 

@@ -8,6 +8,7 @@
 #include <string.h>
 
 enum { DIGITS_MAX = 20 };
+enum { LEAST_DIGITS = 4, MOST_DIGITS = 7 }; /* of a generation: DL_GENERATION_MAX has 7 */
 
 /* ---- replicas and generations */
 
@@ -56,21 +57,20 @@ static uint64_t read_digits(size_t *n, const char *text, size_t len)
     return value;
 }
 
-/* The result is printed again and compared, so "r0.3" and "r0.00003" are not accepted. */
+/* A number has one spelling: four digits, or up to seven without a zero first. So "r0.3" and
+ * "r0.00003" are not accepted. */
 bool dl_generation_parse(dl_generation *out, const char *text, size_t len)
 {
     const char *dot = memchr(text, '.', len);
     if (!dot || dot - text > DL_REPLICA_MAX) return false;
     dl_generation generation = {0};
     memcpy(generation.replica, text, (size_t)(dot - text));
-    size_t n_digits, rest = len - (size_t)(dot + 1 - text);
-    uint64_t number = read_digits(&n_digits, dot + 1, rest);
-    if (!dl_replica_name_ok(generation.replica) || number > DL_GENERATION_MAX) return false;
-    generation.number = (uint32_t)number;
-
-    char again[DL_GENERATION_TEXT];
-    dl_generation_text(again, &generation);
-    if (strlen(again) != len || memcmp(again, text, len) != 0) return false;
+    const char *digits = dot + 1;
+    size_t n_digits, rest = len - (size_t)(digits - text);
+    generation.number = (uint32_t)read_digits(&n_digits, digits, rest);
+    if (n_digits != rest || n_digits < LEAST_DIGITS || n_digits > MOST_DIGITS ||
+        (n_digits > LEAST_DIGITS && *digits == '0') || !dl_replica_name_ok(generation.replica))
+        return false;
     *out = generation;
     return true;
 }
