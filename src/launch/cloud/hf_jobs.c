@@ -327,7 +327,7 @@ static diloco_status check(const dl_launch_spec *spec)
  * not exactly_once. */
 const dl_executor dl_executor_hf_jobs = {
     .name = "hf-jobs",
-    .needs = "a token in HF_TOKEN or of  hf auth login; launch.image; launch.machine is the flavor",
+    .needs = "a token in HF_TOKEN or of hf auth login; launch.image; launch.machine is the flavor",
     .tested = "a fake of this project; requests equal to those of huggingface_hub 2.4. "
               "Not run against the real one",
     .options = "|image|machine|project|endpoint|",
