@@ -50,6 +50,7 @@ enum {
     ENOUGH_SEEDS = 100,
     SMALL = 3,
     KEYED = DL_CRYPTO ? 2 : 10,
+    COMMITTERS = 3, /* of an open roster */
     ANNOUNCER = 7
 };
 static const double GIVE_UP = 20000;
@@ -185,19 +186,21 @@ static void name_of(const sim *s, size_t i, char *out, size_t cap)
     snprintf(out, cap, twin ? "q1" : "r%zu", i);
 }
 
-/* In every tenth seed the members have keys, and a closed roster lists them. */
+/* In every tenth seed the members have keys. A closed roster lists all of them. An open one lists
+ * only the COMMITTERS first ones, which may close entries. */
 static void make_members(sim *s, char *path, int fd)
 {
     FILE *list = fdopen(fd, "w");
-    for (size_t i = 0; list && i < s->n; i++) {
+    for (size_t i = 0; list && i < (s->kind.open ? COMMITTERS : s->n); i++) {
         char key[DL_PUBLIC_TEXT], name[DL_REPLICA_MAX + 1];
         dl_public_text(key, dl_signer_public(sim_signer(i)));
         name_of(s, i, name, sizeof name);
-        fprintf(list, "%s %s\n", name, key);
+        if (!s->kind.open) fprintf(list, "%s ", name);
+        fprintf(list, "%s\n", key);
     }
     if (!list || fclose(list)) DIE(s, "%s is not written", path);
-    set(&s->config, "run.roster", "closed");
-    set(&s->config, "run.members", path);
+    set(&s->config, "run.roster", s->kind.open ? "open" : "closed");
+    set(&s->config, s->kind.open ? "run.committers" : "run.members", path);
     dl_rng_init(&s->intruder.rng, s->seed, DL_STREAM(DL_STREAM_TEST, 1001), 0);
 }
 
@@ -226,6 +229,7 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *topology, const s
     s->seed = seed;
     s->kind.topology = topology;
     s->kind.keyed = seed % 10 == KEYED && calm <= 0 && strcmp(topology, "sharded") != 0;
+    s->kind.open = s->kind.keyed && seed / 10 % 2 && !strcmp(topology, "allgather");
     s->kind.announcer = seed % 10 == ANNOUNCER && calm <= 0;
     dl_rng_init(&s->announcer.rng, seed, DL_STREAM(DL_STREAM_TEST, 1002), 0);
     s->n = seed % 4 == 0 && n > SMALL && !s->calm.chips ? SMALL : n;

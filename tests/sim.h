@@ -96,6 +96,7 @@ enum {
     X(FALSE_NEWS, "announcements and stops that were not true")                                    \
     X(INTRUDED, "objects that a writer without a key created")                                     \
     X(RENEWED, "replicas that went on as a later generation, for junk at their names")             \
+    X(RENAMED, "replicas that took another name, since somebody else had begun theirs")            \
     X(PASSED_OVER, "listings that passed over junk")                                               \
     X(DISPUTE, "results disputed")                                                                 \
     X(VOID, "entries found void")                                                                  \
@@ -247,6 +248,7 @@ typedef struct sim {
         bool assigned, exact; /* the log deals the data; each sample counts exactly once */
         bool announcer;       /* a writer announces what never comes (sim_announcer.c) */
         bool keyed;           /* members have keys, and a writer without one writes to the store */
+        bool open;            /* keyed: the roster is open */
     } kind;
     dl_rng rng;
     double now, p_crash;

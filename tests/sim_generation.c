@@ -241,11 +241,22 @@ static diloco_status live(replica *r)
     return DILOCO_OK;
 }
 
+/* In an open roster the first key at a name keeps it (docs/security.md). */
+static void take_another_name(replica *r)
+{
+    char name[sizeof r->name];
+    snprintf(name, sizeof name, "%.*sb", (int)sizeof name - 2, r->name);
+    memcpy(r->name, name, sizeof name);
+    sim_count(SIM_RENAMED, true);
+}
+
 void sim_come_alive(replica *r)
 {
     sim *s = r->sim;
     const diloco_status status = live(r);
-    if (status && s->now >= SIM_QUIET + 500)
+    if (status == DILOCO_EREFUSED && s->kind.open)
+        take_another_name(r);
+    else if (status && s->now >= SIM_QUIET + 500)
         DIE(s, "I4: %s cannot join: %s", r->name, diloco_error_text());
     if (status) { /* the store did not answer: the launcher starts it again */
         sim_bury(r);

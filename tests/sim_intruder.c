@@ -230,10 +230,21 @@ static void create_crowd(sim *s)
     }
 }
 
+/* Before its replica does. Every open seed has at least this case. */
+static void begin_a_name(sim *s)
+{
+    dl_key key;
+    dl_generation first = {.number = 0};
+    memcpy(first.replica, s->replicas[s->n - 1].name, sizeof first.replica);
+    dl_key_gen(key, &first);
+    create(s, key);
+}
+
 void sim_intrude(sim *s)
 {
     dl_key key;
     if (!s->kind.keyed || s->now < s->intruder.next || s->now >= SIM_QUIET) return;
+    if (s->kind.open && s->intruder.next <= 0) begin_a_name(s);
     s->intruder.next = s->now + 0.2 + 5 * dl_rng_f64(&s->intruder.rng);
     if (below(s, 20) == 0) create_crowd(s);
     draw_key(s, key);
