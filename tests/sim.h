@@ -66,6 +66,7 @@ enum {
     X(SLOW, "stretches of training longer than run.patience")                                      \
     X(LIE, "contributions that a liar damaged")                                                    \
     X(LIE_BASE, "contributions that name a state that never was")                                  \
+    X(LIE_STEPS, "contributions that claim all steps of the run")                                  \
     X(READ_AFRESH, "contributions read again because a reading was damaged or doubted")            \
     X(LATE_JOINER, "replicas that joined after the first entry")                                   \
     X(ANNOUNCED, "announcements of a replica that no entry waited for")                            \

@@ -54,6 +54,15 @@ static void forge_base(replica *r, uint64_t entry)
     sim_count(SIM_LIE_BASE, true);
 }
 
+/* A malicious replica claims more steps than there are since its base (P9.16). */
+static void forge_steps(replica *r, uint64_t entry)
+{
+    dl_capture *c = dl_exec_captured(r->exec, entry);
+    if (!c || c->stats.steps == c->stats.position || entry % 4 != 3) return;
+    c->stats.steps = c->stats.position;
+    sim_count(SIM_LIE_STEPS, true);
+}
+
 /* False: it crashed. */
 static bool capture(replica *r, dl_stops *stops, uint64_t entry)
 {
@@ -68,6 +77,7 @@ static bool capture(replica *r, dl_stops *stops, uint64_t entry)
     sim_count(SIM_MUTE, t && t->mute);
     if (t && !t->mute) sim_check_base(r, entry, began[t->fragment]);
     if (t && !t->mute && r->kind.byzantine) forge_base(r, entry);
+    if (t && !t->mute && r->kind.byzantine) forge_steps(r, entry);
     if (r->request.kind == DL_REQUEST_TRAIN) r->time.next = s->now;
     return true;
 }

@@ -343,6 +343,23 @@ static void check_member(ranges *r, uint64_t e, dl_hash base, const dl_generatio
     dl_buf_deinit(&bytes);
 }
 
+/* I11, from the log alone: no member claims more steps than the positions since the commit before
+ * it. A fragment's last commit is not known to a reader that joined later, so with several
+ * fragments only their number counts. */
+static void check_steps(const sim *s, const dl_entry *entry, const uint64_t *n_commits,
+                        uint64_t last)
+{
+    const uint64_t P = s->n_fragments, n = n_commits[entry->fragment];
+    const uint64_t first = P == 1 ? last : entry->fragment + P * (n - 1);
+    const bool keep = s->config.on_uncounted == DL_UNCOUNTED_KEEP;
+    const uint64_t from = n && !keep ? dl_schedule_capture(&s->schedule, first) : 0;
+    for (size_t i = 0; i < entry->n_members; i++)
+        if (entry->members[i].stats.steps > entry->position - from)
+            DIE(s, "I11: entry %llu counts %s with %llu steps since position %llu",
+                (unsigned long long)entry->entry, entry->members[i].generation.replica,
+                (unsigned long long)entry->members[i].stats.steps, (unsigned long long)from);
+}
+
 /* I10, checked from the log by this code alone. */
 typedef struct outlaws {
     char names[MAX_REPLICAS * ENTRIES][DL_REPLICA_MAX + 1];
@@ -428,6 +445,7 @@ void sim_check_log(sim *s)
     dl_buf text;
     static ranges r;
     static outlaws o;
+    uint64_t n_commits[MAX_FRAGMENTS] = {0}, last = 0;
     memset(&r, 0, sizeof r);
     o.n = 0;
     r.s = s;
@@ -449,6 +467,9 @@ void sim_check_log(sim *s)
         if (entry->commit && s->truth.has_moved[e] && !valid)
             DIE(s, "I1: entry %llu was taken up, and its result is another", (unsigned long long)e);
         if (valid) check_bans(s, &o, entry);
+        if (valid && s->schedule.overlap == DL_OVERLAP_STEPS && !s->schedule.async)
+            check_steps(s, entry, n_commits, last);
+        if (valid) n_commits[entry->fragment]++, last = e;
         count_forged(s, entry, valid);
         if (!s->kind.assigned && !in_order(s))
             continue; /* dealt once (P18), or, async, by a replica's own position */

@@ -33,11 +33,42 @@ static uint64_t oldest_base(const dl_exec *x, uint64_t own)
     return c->roster.n < (size_t)x->a.run->config.replicas ? 0 : oldest;
 }
 
-/* Replicas train ahead for as many entries as are settled. Of clients and of asynchronous replicas
- * the positions are their own. */
-static uint64_t last_position(const dl_exec *x, uint64_t entry)
+/* Returns the earliest entry that can have made the fragment's state after n commits. The state has
+ * no number of that entry: the n-th commit of a fragment is at least at its n-th due point. With
+ * one fragment it is exactly before the aborts. */
+static uint64_t earliest_commit(const dl_exec *x, uint32_t fragment, uint64_t n)
 {
-    return dl_schedule_capture(&x->schedule, entry + x->state.control.n_later + 1);
+    const uint64_t P = x->schedule.n_fragments;
+    const dl_control *c = &x->state.control;
+    if (P == 1 && n == x->state.now[fragment].n_commits) return c->entry - 1 - c->n_aborts;
+    return fragment + P * (n - 1);
+}
+
+/* A replica has a base once it has adopted the commit that made it. Where the overlap is a round,
+ * the base may be the state before the newest commit (P21.4). With run.on_uncounted = "keep" a
+ * replica trains on from before its base. */
+static uint64_t trained_since(const dl_exec *x, uint32_t fragment)
+{
+    const bool lags = x->schedule.overlap != DL_OVERLAP_STEPS;
+    const uint64_t n = x->state.now[fragment].n_commits;
+    const bool keeps = x->a.run->config.on_uncounted == DL_UNCOUNTED_KEEP;
+    if (keeps || n < 1 + (uint64_t)lags) return 0;
+    return dl_schedule_capture(&x->schedule, earliest_commit(x, fragment, n - lags));
+}
+
+/* A replica takes one step a position, up to the due point. */
+static dl_train_bounds rounds_bounds(const dl_exec *x, uint64_t entry, uint32_t fragment)
+{
+    const uint64_t since = trained_since(x, fragment);
+    const uint64_t due = dl_schedule_capture(&x->schedule, entry);
+    return (dl_train_bounds){.since = since, .due = due, .steps = due > since ? due - since : 0};
+}
+
+/* Asynchronous replicas have positions of their own, and take at most H steps since their base. */
+static dl_train_bounds async_bounds(const dl_exec *x, uint64_t entry, uint32_t fragment)
+{
+    (void)entry, (void)fragment;
+    return (dl_train_bounds){.due = UINT64_MAX, .steps = x->schedule.interval};
 }
 
 /* A table has the mode's differences as data, so no request asks which mode it is in. A new mode is
@@ -46,7 +77,7 @@ static const dl_exec_mode rounds = {
     .keeps_in_flight = true,
     .may_share_next = true,
     .forgets_junk = true,
-    .last_position = last_position,
+    .bounds = rounds_bounds,
 };
 
 static const dl_exec_mode clients = {
@@ -59,6 +90,7 @@ static const dl_exec_mode clients = {
 static const dl_exec_mode async = {
     .reads_speeds = true,
     .names_bases = true,
+    .bounds = async_bounds,
     .is_of_use = may_count_now,
     .oldest = oldest_base,
 };

@@ -207,8 +207,8 @@ typedef struct dl_exec_mode {
     bool forgets_junk;    /* a later entry forgets which objects were junk */
     bool (*is_of_use)(const dl_exec *x, const dl_listed *o); /* optional; NULL: every one is */
     uint64_t (*oldest)(const dl_exec *x, uint64_t own);      /* optional; NULL: the first entry */
-    /* optional; NULL: positions differ */
-    uint64_t (*last_position)(const dl_exec *x, uint64_t entry);
+    /* optional; NULL: nothing is known */
+    dl_train_bounds (*bounds)(const dl_exec *x, uint64_t entry, uint32_t fragment);
 } dl_exec_mode;
 const dl_exec_mode *dl_exec_mode_of(const dl_schedule *schedule, const dl_config *config);
 

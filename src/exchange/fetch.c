@@ -151,9 +151,10 @@ float dl_exec_element_bound(const dl_exec *x)
     return config->check_element > 0 ? (float)config->check_element : DL_ELEMENT_BOUND;
 }
 
-static uint64_t last_position(const dl_exec *x, uint64_t entry)
+static dl_train_bounds bounds_of(const dl_exec *x, const dl_request *request)
 {
-    return x->mode->last_position ? x->mode->last_position(x, entry) : 0;
+    if (!x->mode->bounds) return (dl_train_bounds){.due = 0};
+    return x->mode->bounds(x, request->entry, request->fragment);
 }
 
 /* Where the overlap is one round, a round begins from the state before the entry in flight, or from
@@ -179,7 +180,7 @@ static dl_contribution_expect expectation(const dl_exec *x, const dl_request *re
                                     .packer = x->packer,
                                     .ledger = x->state.control.ledger,
                                     .refuses = dl_ledger_refuses,
-                                    .due = last_position(x, request->entry),
+                                    .claims = bounds_of(x, request),
                                     .bound = dl_exec_element_bound(x),
                                     .slices = slices.n,
                                     .bulk = slices.n ? dl_slices_bytes(&slices) : 0,

@@ -196,6 +196,51 @@ TEST(a_store_that_is_away_is_unreachable_for_its_first_readers_too)
     end_world(&w);
 }
 
+/* Returns the bounds for a fragment whose state has n commits. `aborts` entries were aborted just
+ * before this one. */
+static dl_train_bounds bounds(const char *option, const char *value, uint64_t P, uint64_t entry,
+                              uint64_t n, uint64_t aborts)
+{
+    static int at;
+    char url[32];
+    world w = {.w = {0}};
+    dl_config_init(&w.config);
+    CHECK_OK(dl_config_set(&w.config, "trainer.local_steps_per_round", "10", "test"));
+    CHECK_OK(dl_config_set(&w.config, option, value, "test"));
+    snprintf(url, sizeof url, "mem://bounds-%d", at++);
+    make_run(&w, url);
+    dl_exec *x = make_exec(&w, &(dl_generation){.replica = "r0"}, 1);
+    x->schedule.n_fragments = P;
+    x->state.control.entry = entry;
+    x->state.control.n_aborts = aborts;
+    x->state.now[0].n_commits = n;
+    dl_train_bounds b = {.due = 0};
+    if (x->mode->bounds) b = x->mode->bounds(x, entry, 0);
+    dl_exec_destroy(x);
+    end_world(&w);
+    return b;
+}
+
+static void check_bounds(dl_train_bounds b, uint64_t since, uint64_t due, uint64_t steps)
+{
+    CHECK_INT(since, b.since);
+    CHECK_INT(due, b.due);
+    CHECK_INT(steps, b.steps);
+}
+
+TEST(p9_16_steps_are_bounded_by_those_since_the_base)
+{
+    check_bounds(bounds("run.on_uncounted", "adopt", 1, 5, 3, 1), 40, 60, 20);
+    check_bounds(bounds("run.on_uncounted", "adopt", 1, 5, 0, 5), 0, 60, 60);
+    check_bounds(bounds("run.on_uncounted", "keep", 1, 5, 3, 1), 0, 60, 60);
+    check_bounds(bounds("server.diloco.overlap", "delayed", 1, 5, 3, 1), 20, 60, 40);
+    check_bounds(bounds("server.diloco.overlap", "delayed", 1, 5, 1, 1), 0, 60, 60);
+    check_bounds(bounds("run.on_uncounted", "adopt", 2, 6, 2, 0), 20, 40, 20);
+    check_bounds(bounds("trainer.local_steps_phases", "2x4", 1, 3, 3, 0), 18, 28, 10);
+    check_bounds(bounds("server.diloco.schedule", "async", 1, 5, 5, 0), 0, UINT64_MAX, 10);
+    check_bounds(bounds("clients.total_clients", "2", 1, 5, 5, 0), 0, 0, 0);
+}
+
 TEST(prefetched_contribution_is_not_read_again)
 {
     world w;
@@ -566,6 +611,7 @@ TEST_MAIN(extent_of_the_log_ends_at_the_first_gap_and_at_the_bound,
           parallel_reads_give_the_same_answers_as_serial_ones,
           a_store_that_is_away_is_unreachable_for_its_first_readers_too,
           contributions_are_listed_in_the_order_of_their_keys,
+          p9_16_steps_are_bounded_by_those_since_the_base,
           prefetched_contribution_is_not_read_again, other_request_drops_prefetched_contributions,
           p11_unlisted_heartbeats_do_not_silence_members, a_fresh_reading_is_one,
           p8_confirmed_upload_is_not_read_back, p8_sent_bytes_or_capture_are_enough_without_reading,

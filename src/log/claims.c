@@ -4,10 +4,15 @@
 #include <math.h>
 #include <string.h>
 
-const char *dl_claims_refuse(const dl_contribution *c, uint64_t due)
+const char *dl_claims_refuse(const dl_contribution *c, const dl_train_bounds *b)
 {
-    if (c->stats.position > due) return "it claims a position that no replica has reached";
-    if (c->stats.steps > due) return "it claims more steps than there have been";
+    const uint64_t position = c->stats.position, steps = c->stats.steps;
+    if (b->due == 0) return NULL;
+    if (position > b->due) return "it claims a position that no replica has reached";
+    if (c->stats.samples == 0) return NULL;
+    if (position < b->since) return "it claims a position before that of its base";
+    if (steps > b->steps || steps > position - b->since)
+        return "it claims more steps than a replica can take since its base";
     return NULL;
 }
 

@@ -1,9 +1,9 @@
 /* claims.h - bounds on a contribution's claims about itself.
  *
  * Position, steps, samples, tokens and loss are a replica's own word, and no reader can repeat the
- * training. The log's own numbers bound them. A replica is at most as far as the due points of the
- * entries that may be in flight (P9), and takes one optimizer step a position. Its claim of
- * samples and tokens counts for its weight up to CUT times the lower median of the entry's members.
+ * training. The log's own numbers bound them. A replica is at most at the due point of its entry,
+ * and takes one optimizer step a position since its base. Its claim of samples and tokens counts
+ * for its weight up to CUT times the lower median of the entry's members.
  * Its loss counts for the mean up to FAR times theirs. Nothing is cut for logical clients, whose
  * data may differ in size. */
 #ifndef DL_LOG_CLAIMS_H
@@ -15,9 +15,9 @@
 
 enum { DL_CLAIMS_CUT = 16, DL_CLAIMS_FAR = 1000 };
 
-/* Returns why no replica can have done by position `due` what a contribution claims, or NULL if it
- * is possible. */
-const char *dl_claims_refuse(const dl_contribution *c, uint64_t due);
+/* Returns why no replica can have done what a contribution claims, or NULL if it is possible. Steps
+ * of a contribution without samples are not checked, since they count for nothing. */
+const char *dl_claims_refuse(const dl_contribution *c, const dl_train_bounds *bounds);
 
 /* Reduces the samples and tokens of n members to the numbers that count. */
 void dl_claims_cut(dl_member_facts *facts, size_t n);

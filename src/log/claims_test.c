@@ -5,12 +5,35 @@
 
 #include <math.h>
 
-TEST(a_position_or_steps_beyond_the_due_point_are_refused)
+static const char *refused(uint64_t position, uint64_t steps, dl_train_bounds bounds)
 {
-    CHECK(dl_claims_refuse(&(dl_contribution){.stats.position = 40, .stats.steps = 40}, 40) ==
-          NULL);
-    CHECK_CONTAINS("position", dl_claims_refuse(&(dl_contribution){.stats.position = 41}, 40));
-    CHECK_CONTAINS("steps", dl_claims_refuse(&(dl_contribution){.stats.steps = UINT64_MAX}, 40));
+    const dl_contribution c = {
+        .stats.position = position, .stats.steps = steps, .stats.samples = 1};
+    return dl_claims_refuse(&c, &bounds);
+}
+
+TEST(a_position_or_steps_that_no_replica_can_have_are_refused)
+{
+    const dl_train_bounds round = {.since = 30, .due = 40, .steps = 10};
+    CHECK(!refused(40, 10, round));
+    CHECK(!refused(40, 1, round)); /* it joined late */
+    CHECK_CONTAINS("position that no replica has reached", refused(41, 10, round));
+    CHECK_CONTAINS("before that of its base", refused(29, 0, round));
+    CHECK_CONTAINS("more steps", refused(40, 11, round));
+    CHECK_CONTAINS("more steps", refused(35, 6, round));
+    CHECK_CONTAINS("more steps", refused(40, UINT64_MAX, round));
+    const dl_train_bounds async = {.due = UINT64_MAX, .steps = 10};
+    CHECK(!refused(1000, 10, async));
+    CHECK_CONTAINS("more steps", refused(1000, 11, async));
+    CHECK_CONTAINS("more steps", refused(5, 6, async));
+    CHECK(!refused(UINT64_MAX, UINT64_MAX, (dl_train_bounds){.due = 0}));
+}
+
+TEST(an_announcement_may_be_before_the_base)
+{
+    const dl_train_bounds round = {.since = 30, .due = 40, .steps = 10};
+    CHECK(!dl_claims_refuse(&(dl_contribution){.stats.position = 0}, &round));
+    CHECK_CONTAINS("position", dl_claims_refuse(&(dl_contribution){.stats.position = 41}, &round));
 }
 
 TEST(samples_count_up_to_16_times_the_median)
@@ -73,6 +96,6 @@ TEST(the_largest_entry_is_looked_through)
         CHECK((dl_claims_what_is_cut(&e, i, &medians) != NULL) == (i == 7));
 }
 
-TEST_MAIN(a_position_or_steps_beyond_the_due_point_are_refused,
-          samples_count_up_to_16_times_the_median, a_loss_that_is_far_off_is_left_out_of_the_mean,
-          the_largest_entry_is_looked_through)
+TEST_MAIN(a_position_or_steps_that_no_replica_can_have_are_refused,
+          an_announcement_may_be_before_the_base, samples_count_up_to_16_times_the_median,
+          a_loss_that_is_far_off_is_left_out_of_the_mean, the_largest_entry_is_looked_through)

@@ -232,7 +232,7 @@ static diloco_status check_assigned(reader *r, const dl_contribution_expect *e)
 
 static diloco_status check_claims(reader *r, const dl_contribution_expect *e)
 {
-    const char *why = e->due ? dl_claims_refuse(&r->facts, e->due) : NULL;
+    const char *why = dl_claims_refuse(&r->facts, &e->claims);
     return why ? REJECT(r, "claim", "%s", why) : DILOCO_OK;
 }
 

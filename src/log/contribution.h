@@ -105,8 +105,8 @@ typedef struct dl_contribution_expect {
     dl_packer *packer;        /* NULL: payloads are not compressed */
     const dl_ledger *ledger;  /* NULL: the run does not assign data */
     dl_assigned_rule refuses; /* with a ledger: judges the samples that the header names */
-    uint64_t due; /* the last position that the replica can have reached; 0: not known */
-    float bound;  /* largest absolute value of an element */
+    dl_train_bounds claims;   /* the most that the replica can have done */
+    float bound;              /* largest absolute value of an element */
     /* The number of slices and their total bytes; then only the table of their digests is read. 0:
      * the contribution is whole. */
     uint64_t slices, bulk;

@@ -211,7 +211,7 @@ TEST(an_object_of_another_place_is_rejected)
     make_object(&s);
     check_rejected(&s, DILOCO_EPROTO, "base", "state");
     s.expect.base = s.expect.also_base = s.facts.base;
-    s.expect.due = s.facts.stats.position - 1;
+    s.expect.claims.due = s.facts.stats.position - 1;
     check_rejected(&s, DILOCO_EPROTO, "claim", "position that no replica has reached");
     scene_end(&s);
 }

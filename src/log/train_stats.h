@@ -17,4 +17,11 @@ typedef struct dl_train_stats {
     double loss;    /* mean over the steps since the base; NaN: not reported */
 } dl_train_stats;
 
+/* The most that a replica can have trained since its base. */
+typedef struct dl_train_bounds {
+    uint64_t since; /* first position at which it can have had the base */
+    uint64_t due;   /* position of the due point; 0: nothing is known */
+    uint64_t steps; /* most optimizer steps since the base */
+} dl_train_bounds;
+
 #endif

@@ -100,6 +100,9 @@ MUTANTS = [
          "return dl_bans_until(bans, name) == UINT64_MAX;"),
         ("src/protocol/gather.c", "const bool banned = m->self.n_put < dl_bans_until(",
          "const bool banned = UINT64_MAX == dl_bans_until(")]),
+    Mutant("any_steps", "P9", "a contribution may claim more steps than a replica can take since its base", [
+        ("src/log/claims.c", "if (steps > b->steps || steps > position - b->since)",
+         "if (steps > b->due)")]),
     Mutant("any_base", "P3, P7", "contributions with any base count", [
         ("src/log/contribution.c", "if (!e->any_base && !dl_hash_equal(f->base, e->base) && !dl_hash_equal(f->base, e->also_base)) {",
          "if (f->n_floats == UINT64_MAX) {")]),
