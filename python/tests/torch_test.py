@@ -315,6 +315,25 @@ class Shared(InScratch):
         self.assertEqual(inner.state[model[0].weight]["step"].item(), 4)
         inner_step(model, opt, 0, 4)
 
+    def test_an_extension_begins_after_the_last_sample_and_resumes_without_the_first_run(self):
+        first = small()
+        with self.optimizer(first, sync_every=2, rounds=2, batch_size=4) as opt:
+            for step in range(4):
+                inner_step(first, opt, 0, step)
+        before, self.store = self.store, self.store.with_name("longer")
+        options = {"sync_every": 2, "rounds": 2, "batch_size": 4, "init_from": str(before),
+                   "init_as": "extension"}
+        opt = self.optimizer(first, **options)
+        self.assertEqual((opt.run.now.position, opt.run.now.sample), (0, 16))
+        for step in range(2):
+            inner_step(first, opt, 0, 4 + step)
+        opt.close()
+        before.rename(before.with_name("gone"))
+        opt = self.optimizer(small(2), **options)
+        self.assertTrue(opt.run.now.resumed)
+        self.assertEqual((opt.run.now.position, opt.run.now.sample), (2, 24))
+        opt.close()
+
     def test_status_and_export_know_a_model_of_torchs(self):
         model = small()
         with self.optimizer(model, sync_every=1, rounds=1) as opt:

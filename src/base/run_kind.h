@@ -16,8 +16,13 @@ typedef struct dl_run_kind {
     const char *no_exchange; /* another server.diloco.exchange than allgather; the end of a message
                                 that begins with its value */
     const char *no_drop;     /* run.drop: why its contributions are not waited for together */
+    const char *no_common_step; /* trainer.first_step: why no step of the run is all members' */
 } dl_run_kind;
 
 const dl_run_kind *dl_run_kind_of(const dl_config *config);
+
+/* Returns why no other run can continue such a run's schedule and data (trainer.init_as =
+ * "extension"), as the end of a sentence that begins "… do not go with"; NULL: one can. */
+const char *dl_run_no_extension(const dl_config *config);
 
 #endif

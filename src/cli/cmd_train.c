@@ -75,7 +75,7 @@ static diloco_status create_and_train(dl_config *config, const dl_args *args)
     if (status != DILOCO_EDIFFERS) return status;
     snprintf(why, sizeof why, "%s", diloco_error_text());
     if (!is_to_be_longer(config)) return dl_fail(status, "%s", why);
-    dl_onward_continue(words, config->store);
+    dl_onward_continue(words, config);
     return dl_fail(status, "%s; %s", why, words);
 }
 

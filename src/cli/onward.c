@@ -6,9 +6,9 @@
 #include "cli/onward.h"
 
 #include "base/file.h"
+#include "base/run_kind.h"
 #include "cli/display/units.h"
 
-#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,63 +23,35 @@ static const char *folder_of(const char *store)
 
 /* ---- continuing from a complete run */
 
-/* Write the last name in a folder, in the order of bytes. Returns false if it has none. Entries
- * and generations have a fixed number of digits, so that is the newest one. */
-static bool last_name(char out[256], const char *path)
-{
-    DIR *dir = opendir(path);
-    *out = '\0';
-    if (!dir) return false;
-    for (struct dirent *entry; (entry = readdir(dir));)
-        if (entry->d_name[0] != '.' && strcmp(entry->d_name, out) > 0)
-            snprintf(out, 256, "%s", entry->d_name);
-    closedir(dir);
-    return *out != '\0';
-}
-
-/* The newest snapshot is the largest entry below snap/. The words only name it, and check
- * nothing. */
-static bool newest_state(dl_config_path out, const char *folder)
-{
-    char entry[256], generation[256];
-    dl_config_path path;
-    snprintf(path, sizeof path, "%s/snap", folder);
-    if (!last_name(entry, path)) return false;
-    snprintf(path, sizeof path, "%s/snap/%s", folder, entry);
-    if (!last_name(generation, path)) return false;
-    const int n = snprintf(out, sizeof(dl_config_path), "%s/snap/%s/%s/state.safetensors", folder,
-                           entry, generation);
-    return n > 0 && (size_t)n < sizeof(dl_config_path) && dl_file_exists(out);
-}
-
-/* Write the first of "<store>-2", "<store>-3", … that is not there, or STORE if none is free. */
+/* Write the first of "<store>-2", "<store>-3", … that is not there, or STORE if none is free or
+ * fits.
+ */
 static bool free_name(dl_config_path out, const char *store)
 {
     const char *folder = folder_of(store);
-    dl_config_path path;
     for (int i = 2; i < 1000; i++) {
-        snprintf(out, sizeof(dl_config_path), "%s-%d", store, i);
+        char path[DL_PATH_MAX + 16];
+        const int n = snprintf(out, sizeof(dl_config_path), "%s-%d", store, i);
         snprintf(path, sizeof path, "%s-%d", folder ? folder : "", i);
+        if (n < 0 || (size_t)n >= sizeof(dl_config_path)) break;
         if (!folder || !dl_file_exists(path)) return true;
     }
     snprintf(out, sizeof(dl_config_path), "STORE");
     return false;
 }
 
-void dl_onward_continue(char out[DL_ONWARD_MAX], const char *store)
+void dl_onward_continue(char out[DL_ONWARD_MAX], const dl_config *config)
 {
-    dl_config_path state, next;
+    dl_config_path next;
     char from[DL_PATH_MAX + 32], word[2][DL_PATH_MAX + 64];
-    const char *folder = folder_of(store);
-    const bool found = folder && newest_state(state, folder);
-    const bool is_free = free_name(next, store);
-    snprintf(from, sizeof from, "trainer.init_from=%s", found ? state : "FILE");
+    const bool is_free = free_name(next, config->store);
+    snprintf(from, sizeof from, "trainer.init_from=%s", config->store);
     snprintf(
         out, DL_ONWARD_MAX,
         "to train on from its end, begin a new run: the same command with  --store %s --set %s "
-        "--set trainer.init_as=continuation%s%s",
+        "--set trainer.init_as=%s%s",
         dl_shell_word(word[0], sizeof word[0], next), dl_shell_word(word[1], sizeof word[1], from),
-        found ? "" : "  where FILE is a copy of its newest snap/*/*/state.safetensors",
+        dl_run_no_extension(config) ? "continuation" : "extension",
         is_free ? "" : "  where STORE is a new name, as the next 998 are taken");
 }
 

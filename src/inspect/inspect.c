@@ -417,6 +417,20 @@ static diloco_status theta_image(dl_reader *r, dl_buf *out, uint64_t entries)
     return copy_image(out, state, &r->file.config);
 }
 
+diloco_status diloco_run_position(uint64_t *position, const char *url)
+{
+    dl_reader r;
+    dl_schedule s;
+    uint64_t n = 0;
+    *position = 0;
+    DL_TRY(dl_reader_open(&r, url));
+    diloco_status status = dl_schedule_of(&s, &r.file.config, r.file.manifest.n_fragments);
+    if (!status) status = dl_reader_length(&n, &r);
+    if (!status) *position = dl_schedule_end(&s, n);
+    dl_reader_close(&r);
+    return status;
+}
+
 /* Refuse the folder that holds the nodes of a run without a log: it has their first model, and
  * no model of its own. A node's own folder has snapshots. */
 static diloco_status must_have_a_model(const dl_reader *r, const char *url)

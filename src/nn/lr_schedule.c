@@ -208,9 +208,10 @@ const char *dl_schedule_name_at(size_t i)
 diloco_status dl_schedule_lr(double *lr, const dl_config *config, uint64_t step, uint64_t total,
                              uint64_t epoch)
 {
-    span s = {(double)step, (double)total,
+    const double first = (double)config->first_step; /* an extended run: on the longer schedule */
+    span s = {first + (double)step, first + (double)total,
               (double)config->warmup_steps + (double)config->warmup_epochs * (double)epoch,
-              config->decay_steps ? (double)config->decay_steps : (double)total / 10};
+              config->decay_steps ? (double)config->decay_steps : (first + (double)total) / 10};
     const row *r = find(config->lr_scheduler);
     if (!r)
         return dl_fail(

@@ -74,22 +74,24 @@ static void warn_warmup(warning *out, const dl_config *config)
 {
     if (!dl_schedule_warms_up(config)) return;
     if (config->local_steps == 0) return; /* of clients, whose data says how many there are */
-    if ((uint64_t)config->warmup_steps < dl_positions(config)) return;
+    const uint64_t end = (uint64_t)config->first_step + dl_positions(config);
+    if ((uint64_t)config->warmup_steps < end) return;
     say(out,
         "parameters.learning_rate.warmup_steps = %" PRId64 " is the whole run of %" PRIu64
         " steps: the learning rate never reaches parameters.optimizer.lr",
-        config->warmup_steps, dl_positions(config));
+        config->warmup_steps, end);
 }
 
 static void warn_decay(warning *out, const dl_config *config)
 {
+    const uint64_t end = (uint64_t)config->first_step + dl_positions(config);
     if (!is(config->lr_scheduler, "wsd") || config->local_steps == 0 ||
-        (uint64_t)config->decay_steps <= dl_positions(config))
+        (uint64_t)config->decay_steps <= end)
         return;
     say(out,
         "parameters.learning_rate.decay_steps = %" PRId64 " is more than the run's %" PRIu64
         " steps",
-        config->decay_steps, dl_positions(config));
+        config->decay_steps, end);
 }
 
 static void warn_rewarm(warning *out, const dl_config *config)

@@ -166,6 +166,20 @@ TEST(a_value_written_down_that_is_there_anyhow_is_not_warned_about)
     dl_buf_deinit(&before), dl_buf_deinit(&after);
 }
 
+/* The schedule of a run that extends another one is longer than the run. */
+TEST(a_warm_up_is_compared_with_the_end_of_an_extended_run)
+{
+    dl_buf said;
+    dl_config *config = fixture_config("diloco"); /* of 8 steps */
+    dl_buf_init(&said, 1 << 20);
+    set(config, "parameters.learning_rate.warmup_steps", "10");
+    CHECK_CONTAINS("is the whole run of 8 steps", warnings_of(&said, config));
+    set(config, "trainer.first_step", "4");
+    CHECK(!strstr(warnings_of(&said, config), "warmup_steps"));
+    dl_buf_deinit(&said);
+    free(config);
+}
+
 TEST(dropping_inner_moments_is_refused_as_unfaithful)
 {
     refused(DILOCO_EREFUSED, "trainer.preserve_optimizer_state", "leave it true", "diloco",
@@ -542,6 +556,7 @@ TEST(data_is_reported_as_it_will_be_cut)
 }
 
 TEST_MAIN(unknown_names_are_answered_with_the_nearest_and_their_place,
+          a_warm_up_is_compared_with_the_end_of_an_extended_run,
           parts_of_a_callers_own_are_refused_by_name,
           ways_of_overlapping_that_cannot_be_faithful_are_refused,
           options_that_only_a_log_decides_are_refused_without_one,

@@ -146,6 +146,7 @@ void dl_run_skip(diloco_run *run);
 void dl_run_go_on(diloco_run *run);
 /* run.c: nothing trained on the fragment is left to send. */
 void dl_run_fresh(void *run, uint32_t fragment);
+uint64_t dl_run_samples_a_step(const diloco_run *run);
 /* run_end.c: writes the record's `end` line; then, at the closing, its `traffic` line. */
 void dl_run_end_line(diloco_run *run);
 void dl_run_end_record(diloco_run *run);

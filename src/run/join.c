@@ -452,11 +452,13 @@ static diloco_status take_memory(diloco_run *run)
     return dl_fail(DILOCO_ENOMEM, "out of memory for a run");
 }
 
-/* Sets the counters of a replica that has trained nothing. A loaded private state replaces them. */
+/* Sets the counters of a replica that has trained nothing. A loaded private state replaces them. An
+ * extended run has used the samples before its first step. */
 static void begin_progress(diloco_run *run)
 {
+    const uint64_t used = (uint64_t)run->config.first_step * dl_run_samples_a_step(run);
     run->trained.position = 0;
-    run->trained.at = (dl_progress){.shard = shard_of(run)};
+    run->trained.at = (dl_progress){.shard = shard_of(run), .next_sample = used};
     for (size_t f = 0; f < run->trained.n_fragments; f++)
         dl_run_fresh(run, (uint32_t)f);
 }

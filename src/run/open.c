@@ -14,6 +14,7 @@
 #include "protocol/logical_clients.h"
 #include "protocol/simulated_time.h"
 #include "protocol/topology.h"
+#include "run/extension.h"
 #include "state/continuation.h"
 #include "store/kind.h"
 
@@ -99,10 +100,10 @@ static diloco_status check_continuation(const dl_config *c)
     if (!dl_continue_is_asked(c)) return DILOCO_OK;
     if (!dl_outer_of(c)->counts) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
-                   "trainer.init_as = \"continuation\" restores the outer optimizer's vectors. "
+                   "trainer.init_as = \"%s\" restores the outer optimizer's vectors. "
                    "%s also counts its commits, which no file of tensors has: take init_as "
                    "\"model\", or an outer optimizer without a count, such as nesterov",
-                   c->outer_optimizer);
+                   dl_init_choice_names[c->init_as], c->outer_optimizer);
 }
 
 /* Checks the combinations of rosters of keys. Logical clients have no signatures. A name that can
@@ -188,6 +189,7 @@ diloco_status dl_run_check(const dl_config *c)
     DL_TRY(check_overlap(c));
     DL_TRY(check_schedule(c));
     DL_TRY(check_continuation(c));
+    DL_TRY(dl_run_check_extension(c));
     DL_TRY(check_roster(c));
     DL_TRY(check_peers(c));
     if (c->offload == DL_OFFLOAD_MEMORY)
@@ -467,6 +469,7 @@ static diloco_status create(dl_store *store, const dl_run_creation *what,
     if (what->replica) snprintf(file.creator, sizeof file.creator, "%s", what->replica);
     snprintf(file.data_digest, sizeof file.data_digest, "%s", what->data_digest);
     file.config = *what->config;
+    DL_TRY(dl_run_extend(&file.config, what->data_digest));
     DL_TRY(dl_options_digest(&file.config_digest, dl_config_table, &file.config));
     DL_TRY(dl_identity_make(&file.identity, what->config, what->signer));
     const diloco_status status = put_run(&file, store, what);
@@ -492,6 +495,20 @@ diloco_status dl_run_read(dl_runfile *out, dl_hash *digest, dl_store *store)
     return status;
 }
 
+/* Compares run.json with this process's options, tensors and name. The step at which an extension
+ * begins is the run's. */
+static diloco_status compare_with(const dl_runfile *file, const dl_run_creation *what,
+                                  const dl_manifest *manifest)
+{
+    dl_config *ours = malloc(sizeof *ours);
+    if (!ours) return dl_fail(DILOCO_ENOMEM, "out of memory for the settings");
+    *ours = *what->config;
+    dl_run_take_first_step(ours, &file->config);
+    const diloco_status status = dl_runfile_matches(file, ours, manifest, what->replica);
+    free(ours);
+    return status;
+}
+
 /* Reads run.json and compares it with what this process would have created: options, tensors and
  * base tensors. Data that differs is an error where the log assigns the data, since a sample's
  * number must mean the same sample everywhere (P18.3). Elsewhere a warning suffices, because
@@ -500,7 +517,7 @@ static diloco_status read_and_match(dl_runfile *out, dl_hash *digest, dl_store *
                                     const dl_run_creation *what, const dl_manifest *manifest)
 {
     DL_TRY(dl_run_read(out, digest, store));
-    diloco_status status = dl_runfile_matches(out, what->config, manifest, what->replica);
+    diloco_status status = compare_with(out, what, manifest);
     if (status)
         status =
             dl_fail_context(status, "%s holds another run (take its values, or another run.store)",

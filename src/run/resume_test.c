@@ -250,7 +250,44 @@ TEST(p16_saved_state_and_pace_are_consistent)
 }
 #endif
 
-TEST_MAIN(p16_saved_state_and_pace_are_consistent,
+static toy alone(const char *store, const char *rounds, const char *state)
+{
+    toy t = toy_of("r0", store);
+    toy_keep(store);
+    toy_set(&t, "run.state_dir", state);
+    toy_set(&t, "trainer.rounds", rounds);
+    return t;
+}
+
+/* A caller of the library gives the shared model and its own moments. Only the first of its
+ * processes reads the other run. */
+TEST(an_extension_that_is_killed_has_the_samples_and_bits_of_one_long_run)
+{
+    char state[3][PATH_MAX];
+    for (int i = 0; i < 3; i++)
+        snprintf(state[i], sizeof state[i], "%s", scratch_path((const char *[]){"a", "b", "c"}[i]));
+    toy whole = alone("mem://whole", "8", state[0]), first = alone("mem://first", "4", state[1]);
+    toy_live(&whole);
+    toy_live(&first);
+    TOY_OK(whole);
+    TOY_OK(first);
+    toy next = alone("mem://next", "4", state[2]);
+    toy_set(&next, "trainer.init_from", "mem://first");
+    toy_set(&next, "trainer.init_as", "extension");
+    memcpy(next.w, first.theta, sizeof next.w);
+    memcpy(next.moment, first.moment, sizeof next.moment);
+    next.samples = 1;
+    next.stop_after = 4; /* of rounds of three steps */
+    live_and_be_killed(&next);
+    TOY_OK(next);
+    CHECK(next.end.generation > 1);
+    CHECK_INT(whole.end.sample, next.end.sample);
+    CHECK_BYTES(whole.theta, next.theta, sizeof whole.theta);
+    CHECK_BYTES(whole.moment, next.moment, sizeof whole.moment);
+}
+
+TEST_MAIN(an_extension_that_is_killed_has_the_samples_and_bits_of_one_long_run,
+          p16_saved_state_and_pace_are_consistent,
           p16_residual_with_contributions_in_flight_is_saved,
           p16_the_residual_of_a_blocking_entry_is_kept,
           p16_residual_survives_a_kill_without_overlap,

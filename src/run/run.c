@@ -251,7 +251,7 @@ void dl_run_fresh(void *user, uint32_t fragment)
     run->trained.loss_sum[fragment] = 0;
 }
 
-static uint64_t samples_a_step(const diloco_run *run)
+uint64_t dl_run_samples_a_step(const diloco_run *run)
 {
     return (uint64_t)(run->config.batch_size * run->config.accumulation);
 }
@@ -265,7 +265,7 @@ void dl_run_skip(diloco_run *run)
     const bool assigned = dl_driver_sample(run->driver, &run->trained.at.next_sample);
     if (to == run->trained.position && !assigned) return;
     if (!assigned)
-        run->trained.at.next_sample += (to - run->trained.position) * samples_a_step(run);
+        run->trained.at.next_sample += (to - run->trained.position) * dl_run_samples_a_step(run);
     for (uint32_t f = 0; f < run->trained.n_fragments; f++)
         if (run->trained.work[f].steps == 0) dl_run_fresh(run, f);
     run->trained.position = to;
@@ -349,12 +349,12 @@ static diloco_status take_step(bool *is_due, diloco_run *run, const diloco_step_
     DL_TRY(must_be_joined(run, what));
     if (given) DL_TRY(dl_sized_in(&seen, sizeof seen, given, size, "diloco_step_report"));
     if (diloco_run_done(run)) return DILOCO_OK;
-    if (report && deals(run) && report->samples != samples_a_step(run))
+    if (report && deals(run) && report->samples != dl_run_samples_a_step(run))
         return dl_fail(DILOCO_EINVAL,
                        "data.deal = \"log\" deals %llu samples a step (trainer.batch_size x "
                        "trainer.gradient_accumulation_steps), and a step of %llu was reported: "
                        "set these to what a step takes, or data.deal to \"local\"",
-                       (unsigned long long)samples_a_step(run),
+                       (unsigned long long)dl_run_samples_a_step(run),
                        (unsigned long long)report->samples);
     if (report && run->trained.due)
         return dl_fail(DILOCO_EINVAL, "an exchange is in flight: call diloco_step with NULL, or "

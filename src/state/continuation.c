@@ -13,7 +13,7 @@
 
 bool dl_continue_is_asked(const dl_config *config)
 {
-    return config->init_from[0] && config->init_as == DL_INIT_CONTINUATION;
+    return config->init_from[0] && config->init_as != DL_INIT_MODEL;
 }
 
 bool dl_continues(const dl_st_tensor *found, const char *dtype, const size_t *shape, int n_dims)
@@ -24,8 +24,7 @@ bool dl_continues(const dl_st_tensor *found, const char *dtype, const size_t *sh
 
 /* ---- the source --------------------------------------------------------------------------- */
 
-/* Returns whether trainer.init_from names a run: a URL, or a folder. */
-static bool is_run(const char *from)
+bool dl_init_is_run(const char *from)
 {
     struct stat st;
     return strstr(from, "://") || (stat(from, &st) == 0 && S_ISDIR(st.st_mode));
@@ -52,7 +51,7 @@ static diloco_status with_run(const char *url, dl_st_fn fn, void *context)
 diloco_status dl_init_from(const char *from, dl_st_fn fn, void *context)
 {
     const diloco_status status =
-        is_run(from) ? with_run(from, fn, context) : dl_st_with_file(from, fn, context);
+        dl_init_is_run(from) ? with_run(from, fn, context) : dl_st_with_file(from, fn, context);
     return status ? dl_fail_context(status, "trainer.init_from = \"%s\"", from) : DILOCO_OK;
 }
 
@@ -152,14 +151,17 @@ diloco_status dl_continue_outer(dl_state *state, const char *from)
 
 void dl_continue_start(dl_continue_text out, const dl_config *config, bool inherited)
 {
+    char begin[64] = "its first step";
+    const bool extends = config->init_as == DL_INIT_EXTENSION;
+    if (extends) snprintf(begin, sizeof begin, "step %lld", (long long)config->first_step);
     snprintf(out, sizeof(dl_continue_text),
              "this new run begins with the model and the outer state of \"%.160s\". The inner "
-             "optimizer begins %s, and the schedule \"%s\" at its first step; "
-             "parameters.learning_rate.warmup_steps softens that",
+             "optimizer begins %s, and the schedule \"%s\" and the data at %s; "
+             "parameters.learning_rate.%s_steps softens that",
              config->init_from,
              inherited ? "with the moments that this replica has left there"
                        : "without moments, since this replica has left none beside it here",
-             config->lr_scheduler);
+             config->lr_scheduler, begin, extends ? "rewarm" : "warmup");
 }
 
 /* ---- H of both runs ----------------------------------------------------------------------- */

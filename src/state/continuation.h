@@ -1,5 +1,5 @@
-/* continuation.h - a run that continues where another one ended (trainer.init_as = "continuation"):
- * its first state has the outer optimizer's vectors of that run's last one. */
+/* continuation.h - a run that continues where another one ended (trainer.init_as = "continuation"
+ * or "extension"): its first state has the outer optimizer's vectors of that run's last one. */
 #ifndef DL_STATE_CONTINUATION_H
 #define DL_STATE_CONTINUATION_H
 
@@ -7,6 +7,9 @@
 #include "state/state.h"
 
 bool dl_continue_is_asked(const dl_config *config);
+
+/* Returns whether trainer.init_from names a run: a URL, or a folder. */
+bool dl_init_is_run(const char *from);
 
 /* Calls fn with the tensors that trainer.init_from names: a file of safetensors, or a run's folder
  * or URL. Of a run they are the model and the outer vectors after its newest entry. Returns the

@@ -7,6 +7,7 @@
 #include "presets/fragments.h"
 #include "presets/presets.h"
 #include "protocol/logical_clients.h"
+#include "run/extension.h"
 #include "train/weights.h"
 #include <diloco/inspect.h>
 
@@ -100,6 +101,7 @@ diloco_status dl_opening_setup(dl_setup *s, bool *exists, const dl_config *confi
     *exists = config->store[0] && !status;
     if (status == DILOCO_ENOENT) status = DILOCO_OK; /* this replica may be the first */
     if (!status) status = dl_check_config(merged);
+    if (!status && !*exists) status = dl_run_extend(merged, "");
     if (!max_rows) max_rows = (size_t)merged->batch_size;
     if (!status) status = dl_setup_open(s, merged, dl_clients_shards(merged), max_rows);
     free(merged);

@@ -130,10 +130,11 @@ static diloco_status open_run(void *user)
 /* ---- joining */
 
 /* PROTOCOL P14: a replica that joined without moments of its own warms up again, wherever the
- * schedule is. */
-static void begin_rewarming(dl_replica *b)
+ * schedule is. In an extended run it is not at its start. */
+static void begin_rewarming(const replica *r, dl_replica *b)
 {
-    if (b->step.inner && !b->now.resumed && b->now.position > 0)
+    const bool joined_late = b->now.position + (uint64_t)b->setup.config.first_step > 0;
+    if (b->step.inner && !b->now.resumed && !r->inherited && joined_late)
         b->rewarming = (uint64_t)b->setup.config.rewarm_steps;
 }
 
@@ -161,7 +162,7 @@ static diloco_status join(void *user)
     r->inherited = begins_from_another(b) && inherit(r);
     dl_staging_push(&b->step.vectors);
     if (b->step.inner) dl_inner_set_steps(b->step.inner, b->inner_steps);
-    begin_rewarming(b);
+    begin_rewarming(r, b);
     dl_meter_begin(&b->meter, &b->now);
     DL_TRY(dl_replica_record_trainer(b)); /* the run writes "run" */
     warn_of_continuation(r);

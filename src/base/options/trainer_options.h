@@ -6,10 +6,12 @@
 #include "base/option_rows.h"
 
 // clang-format off
-/* The part of trainer.init_from that a new run begins with (state/continuation.h). */
+/* The part of trainer.init_from that a new run begins with (state/continuation.h). An extension also
+ * continues that run's schedule and position in the data (run/extension.h). */
 #define DL_INITS(X) \
     X(DL_INIT_MODEL, "model") \
-    X(DL_INIT_CONTINUATION, "continuation")
+    X(DL_INIT_CONTINUATION, "continuation") \
+    X(DL_INIT_EXTENSION, "extension")
 
 /* The tensors that weight decay applies to (nn/inner.c). */
 #define DL_DECAYED(X) \
@@ -77,8 +79,11 @@
       "Model that a new run starts from: a safetensors file or its address, or a run's folder or URL. Default: random values.", \
       .example = "model/model.safetensors") \
     X(CHOICE(dl_init_choice), init_as, "trainer.init_as", "model", "", 0, \
-      "Part of init_from that is used: exactly the model, or everything that fits of a run's state, outer vectors included (continuation).", \
+      "Part of init_from that is used: exactly the model, or everything that fits of a run's state, outer vectors included (continuation). extension also continues that run's schedule and data.", \
       .applies_when = "trainer.init_from") \
+    X(INT(0, 1e12), first_step, "trainer.first_step", "0", "steps", DL_OPTION_AGREE, \
+      "Step of the schedule and of the data at which the run begins. With trainer.init_as = extension the other run gives it.", \
+      .needs = "swarm.consensus = log") \
     X(INT(0, DL_BIG), eval_every, "trainer.eval_every", "1", "rounds", DL_OPTION_AGREE, \
       "Rounds between two evaluations of the shared model; 0: only at the end.") \
     X(INT(0, DL_BIG), eval_batches, "trainer.eval_batches", "16", "batches", DL_OPTION_AGREE, \

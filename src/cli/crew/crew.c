@@ -182,7 +182,7 @@ static void print_complete(crew *c)
 {
     char words[DL_ONWARD_MAX], line[DL_ONWARD_MAX + 64];
     if (!c->complete || dl_swarm_is(c->config)) return;
-    dl_onward_continue(words, c->config->store);
+    dl_onward_continue(words, c->config);
     snprintf(line, sizeof line, "the run was complete already; %s", words);
     dl_report_print(&c->report, line);
 }
