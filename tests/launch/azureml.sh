@@ -33,7 +33,7 @@ expect_error 2 'of a service principal are not set' env -u AZURE_CLIENT_ID diloc
 expect_error 3 'AADSTS7000215' env AZURE_CLIENT_SECRET=wrong diloco launch tiny.toml --store "$store"
 expect_error 1 'compute target was not found' diloco launch tiny.toml --store "$store" --set launch.machine=none
 
-launch_again '"displayName"'
+launch_again
 kill_in_outage displayName 'Failed: Azure ML reports no exit code'
 
 # Output is read by the address that the run history service signs, also in pieces of 4 MiB, and to its last byte.
@@ -49,6 +49,7 @@ cmp out "api/logs/$r1" || fail "not the output of r1 in pieces"
 expect_error 1 'has no output: Azure ML has no user_logs/std_log.txt of it' diloco launch logs "$store" --rank 1
 grep -v '"Authorization": "Bearer swordfish-of-azure"\|"/tenant/oauth2\|"/signed/' api/requests.jsonl >sent || true
 ! grep -I swordfish sent launch.out launch.err api/logs/* >out || fail "a secret was sent or printed"
+long_output "api/logs/$(of_rank_1 name)"
 fits azureml
 store=$(bucket other)
 cancels

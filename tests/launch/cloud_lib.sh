@@ -109,17 +109,41 @@ sent_nothing() {
     [ ! -e api/requests.jsonl ] || fail "a dry run sent something"
 }
 
-# launch_again CREATE: kill -9 ends a launcher; the same command creates no job again. CREATE is in each request that
-# creates one, and in no other.
+# launch_again: of two launchers that begin at once, each job is started by one. kill -9 ends both; the same command starts
+# none of them again.
 launch_again() {
+    before=$(containers)
+    diloco launch tiny.toml --store "$store" >beside.out 2>beside.err &
+    beside=$!
+    started="$started $beside"
     launcher
     wait_for has_entries 3
-    kill -9 "$launcher"
+    kill -9 "$launcher" "$beside" || fail "a launcher has ended: $(cat launch.err beside.err)"
     wait_for gone "$launcher"
-    jobs=$(grep -c "$1" api/requests.jsonl)
+    wait_for gone "$beside"
+    [ $(($(containers) - before)) = 2 ] || fail "two launchers at once have started $(containers) - $before containers"
     launcher
     wait_for has_entries 6
-    [ "$(grep -c "$1" api/requests.jsonl)" = "$jobs" ] || fail "created twice"
+    [ $(($(containers) - before)) = 2 ] || fail "started twice"
+}
+# The number of containers that the fake has started.
+containers() {
+    { cat api/started; find api/sandboxes api/jobs -mindepth 1 -maxdepth 1; } 2>/dev/null | grep -c . || true
+}
+
+# of_rank_1 MEMBER: such as "id" or "name", of the newest job of rank 1.
+of_rank_1() { diloco launch status "$store" --json | tr '{' '\n' | sed -n '/"rank":1,/s/.*"'"$1"'":"\([^"]*\)".*/\1/p'; }
+
+# long_output FILE: 100 MB that are appended to the output of rank 1 are read in less memory than they have bytes, in
+# order and to the last line. FILE is where the fake has this output. A sanitizer needs more addresses than that limit.
+long_output() {
+    seq 1 3072 | awk '{ printf "%08d%032759d\n", $1, 0 }' >>"$1"
+    : >api/long-pages
+    ({ sanitized || ulimit -v 90000; } && diloco launch logs "$store" --rank 1) >long 2>err ||
+        fail "no output of 100 MB: $(tail -c 300 err)"
+    [ "$(tail -n 3072 long | cksum)" = "$(tail -n 3072 "$1" | cksum)" ] ||
+        fail "the output of 100 MB is not whole, or not in order"
+    rm long "$1" api/long-pages
 }
 
 # job_of RANK MEMBER: the newest name of this rank, which MEMBER of a request has.

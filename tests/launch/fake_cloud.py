@@ -8,6 +8,7 @@ command, the variables and the secrets of the request, and PATH; the image is on
 
     requests.jsonl   each request: method, path, headers, body
     logs/<name>      output of a container
+    started          the name of each container that was started
     fault            while this file exists, every request is answered by the number in it
     role             variables that each container has by the role of its machine, NAME=VALUE a line
 
@@ -382,9 +383,8 @@ class SageMaker(Fake):
         return {"logStreams": [{"logStreamName": f"{n}/algo-1-1700000000"} for n in names]}
 
     def events(self, body):
-        lines = self.jobs[body["logStreamName"].split("/")[0]].log.read_text("utf-8", "replace").splitlines()
         first = int(body.get("nextToken", "f/0")[2:])
-        page = lines[first:first + 3]
+        page = self.page(self.jobs[body["logStreamName"].split("/")[0]], first, 1 << 20)
         return {"events": [{"timestamp": 0, "message": line} for line in page],
                 "nextForwardToken": f"f/{first + len(page)}"}
 
@@ -465,13 +465,12 @@ class Vertex(Fake):
         found = re.fullmatch(r'resource.type="ml_job" AND resource.labels.job_id="(\d+)"(?: AND timestamp>"(.*)")?',
                              body["filter"])
         job = self.jobs[f"projects/7/locations/europe-west4/customJobs/{found[1]}"]
-        lines = job["container"].log.read_text("utf-8", "replace").splitlines()
         after = int(found[2][20:29]) if found[2] else 0  # nanoseconds count the lines
         first = int(body.get("pageToken") or after)
-        page = lines[first:first + 3]
+        page = self.page(job["container"], first, 1 << 30)[:body["pageSize"]]
         entries = [{"timestamp": f"2026-01-01T00:00:00.{first + i + 1:09d}Z", "textPayload": line}
                    for i, line in enumerate(page)]
-        return {"entries": entries, **({"nextPageToken": str(first + 3)} if first + 3 < len(lines) else {})}
+        return {"entries": entries, **({"nextPageToken": str(first + len(page))} if page else {})}
 
     def answer(self, method, path, query, headers, body):
         if path == "/token":

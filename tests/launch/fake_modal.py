@@ -79,7 +79,8 @@ class Logs:
 
     def entries(self):
         with open(self.log, encoding="utf-8", errors="replace") as lines:
-            return [types.SimpleNamespace(message=line) for line in lines]
+            for line in lines:
+                yield types.SimpleNamespace(message=line)
 
     def fetch(self, **kwargs):
         record("Sandbox.logs.fetch", (), kwargs)

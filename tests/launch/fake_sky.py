@@ -70,7 +70,9 @@ def cancel(args):
 
 def logs(args):
     job = jobs / str(args.job)
-    sys.stdout.write((job / "log").read_text("utf-8", "replace"))
+    with open(job / "log", encoding="utf-8", errors="replace") as log:
+        sys.stdout.writelines(log)
+    sys.stdout.flush()
     sys.exit({"SUCCEEDED": 0, "FAILED": 100, "CANCELLED": 103}.get(status(job), 101))  # JobExitCode
 
 

@@ -34,11 +34,12 @@ says 'modal setup  makes a token'
 rm api/no-token
 expect_error 3 'modal: no registry has docker.io/nowhere' \
     diloco launch tiny.toml --store "$store" --set launch.image=docker.io/nowhere
-launch_again '"Sandbox.create"'
+launch_again
 kill_in_outage name
 expect 0 diloco launch logs "$store" --rank 1
 grep -q . out || fail "no output of r1"
 no_secret_elsewhere
+long_output "api/sandboxes/$(of_rank_1 id)/log"
 
 store=$hub/other
 cancels

@@ -33,7 +33,7 @@ expect_error 3 'launch.timeout' diloco launch tiny.toml --store "$store" --set l
 expect_error 2 'no API key in RUNPOD_API_KEY' env -u RUNPOD_API_KEY diloco launch tiny.toml --store "$store"
 expect_error 3 'check the credentials' env RUNPOD_API_KEY=wrong diloco launch tiny.toml --store "$store"
 
-launch_again dockerEntrypoint
+launch_again
 
 # kill -9 of a replica while the API fails: RunPod itself starts the container again.
 r0=$(job_of 0 name)

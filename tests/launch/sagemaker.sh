@@ -43,12 +43,13 @@ expect_error 2 'no credentials: not in AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_K
 
 # AWS answers 400 to requests that come too fast: they are repeated.
 echo 3 >api/throttle
-launch_again CreateTrainingJob
+launch_again
 [ "$(cat api/throttle)" = 0 ] || fail "not three requests were throttled"
 kill_in_outage TrainingJobName
 expect 0 diloco launch logs "$store" --rank 1 --follow
 grep -q . out || fail "no output of r1"
 ! grep -qI swordfish api/requests.jsonl launch.out launch.err api/logs/* || fail "a secret was sent or printed"
+long_output "api/logs/$(of_rank_1 name)"
 fits sagemaker
 
 store=$(bucket other)

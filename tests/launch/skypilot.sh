@@ -36,11 +36,12 @@ expect_error 3 'ended with exit code 1: no cloud has docker:docker.io/nowhere' \
 touch api/no-cloud
 expect_error 3 'SkyPilot has no enabled cloud: run  sky check' diloco launch tiny.toml --store "$store"
 rm api/no-cloud
-launch_again '"launch"'
+launch_again
 kill_in_outage name 'FAILED: To see the details'
 expect 0 diloco launch logs "$store" --rank 1
 grep -q . out || fail "no output of r1"
 no_secret_elsewhere
+long_output "api/jobs/$(of_rank_1 id)/log"
 fits skypilot
 
 store=$hub/other
