@@ -27,7 +27,7 @@ def record(call, args=(), kwargs=None):
 
 def errors():
     names = ("Error", "AlreadyExistsError", "ConnectionError", "InternalError", "InvalidError", "NotFoundError",
-             "ServiceError", "TimeoutError")
+             "ResourceExhaustedError", "ServiceError", "TimeoutError")
     base = type("Error", (Exception,), {})
     return types.SimpleNamespace(**{name: base if name == "Error" else type(name, (base,), {}) for name in names})
 
@@ -116,6 +116,10 @@ class Sandbox:
                                         **machine})
         if image.tag.endswith("/nowhere"):
             raise exception.InvalidError(f"no registry has {image.tag}")
+        if machine.get("region") == "moon":
+            raise exception.InvalidError("moon is no region")
+        if machine.get("gpu") == "B200:8":
+            raise exception.ResourceExhaustedError("the workspace may have 4 GPUs of type B200")
         sandboxes.mkdir(exist_ok=True)
         sandbox = Sandbox(f"sb-{1 + len(list(sandboxes.iterdir()))}")
         sandbox.folder.mkdir()

@@ -11,11 +11,18 @@ MEMBERS = {"name": str, "imageName": str, "computeType": str, "gpuTypeIds": list
 
 class RunPod(Fake):
     """FOLDER/secrets has the account's secrets, NAME=VALUE a line. The pod that FOLDER/interrupt names is stopped. A pod
-    of the image nowhere/none is RUNNING, and its replica never begins."""
+    of the image nowhere/none is RUNNING, and its replica never begins. The data center EU-XX-9 is unknown, and no
+    machine of the flavor cpu9z is left: the words and the status of the latter are the service's. While FOLDER/half
+    exists, a pod is created and answered by 500, as the service also does. FOLDER/pods has the pods that exist."""
 
     def __init__(self, folder):
         super().__init__(folder)
         self.pods, self.n = {}, 0
+
+    def list_pods(self):
+        part = self.folder / "pods.part"
+        part.write_text("".join(f"{pod['spec']['name']}\n" for pod in self.pods.values()), "ascii")
+        part.rename(self.folder / "pods")
 
     def expand(self, text):
         known = dict(line.split("=", 1) for line in (self.folder / "secrets").read_text("ascii").split())
@@ -31,10 +38,18 @@ class RunPod(Fake):
         for name, value in body.items():
             if name not in MEMBERS or not isinstance(value, MEMBERS[name]):
                 raise Refused(400, {"error": f"{name} is not in the schema"})
+        if "EU-XX-9" in body.get("dataCenterIds", []):
+            raise Refused(400, [{"error": "dataCenterIds: EU-XX-9 is not one of the data centers"}])
+        if "cpu9z" in body.get("cpuFlavorIds", []):
+            raise Refused(500, {"error": "create pod: There are no longer any instances available with the requested "
+                                "specifications. Please refresh and try again.", "status": 500})
         self.n += 1
         pod = {"id": f"pod{self.n}", "spec": body, "status": "RUNNING"}
         self.run(pod)
         self.pods[pod["id"]] = pod
+        self.list_pods()
+        if self.folder.joinpath("half").exists():
+            raise Refused(500, {"error": "Something went wrong."})
         return self.info(pod)
 
     def info(self, pod):
@@ -61,5 +76,6 @@ class RunPod(Fake):
         if method == "DELETE":
             pod["container"].stop()
             del self.pods[parts[1]]
+            self.list_pods()
             return {}
         return self.info(pod)

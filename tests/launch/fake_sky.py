@@ -3,7 +3,7 @@
 
 A managed job is a process of this machine. The folder SKY_FAKE has requests.jsonl, the arguments of each call; jobs/<id>/
 with name, pid, exit, cancelled and log; and fault: while it exists, each call fails. no-cancel has the id of a job that
-cannot be cancelled. With no-cloud no cloud is enabled; the words of that error, and of the one
+cannot be cancelled. A job of H200:8 finds no machine. With no-cloud no cloud is enabled; the words of that error, and of the one
 before a first job, are those of SkyPilot 0.14.1 without a cloud."""
 import argparse
 import json
@@ -15,6 +15,8 @@ import sys
 
 folder = pathlib.Path(os.environ["SKY_FAKE"])
 jobs = folder / "jobs"
+REASONS = {"FAILED": "To see the details, run: sky jobs logs",
+           "FAILED_NO_RESOURCE": "Failed to acquire resources in all zones: quota exceeded"}
 
 
 def launch(args):
@@ -22,21 +24,28 @@ def launch(args):
         sys.exit("sky.exceptions.NoCloudAccessError: Cloud access is not set up. Run: \x1b[1msky check\x1b[0m")
     if args.image_id.endswith("/nowhere"):
         sys.exit(f"no cloud has {args.image_id}")
+    if args.infra == "aws/moon-1":
+        sys.exit("ValueError: Invalid region 'moon-1'\nList of supported aws regions: 'eu-west-1, us-east-1'")
     jobs.mkdir(exist_ok=True)
     job = jobs / str(1 + len(list(jobs.iterdir())))
     job.mkdir()
     (job / "name").write_text(args.name, "utf-8")
     env = {"PATH": os.environ["PATH"], **dict(item.split("=", 1) for item in args.env),
            **{name: os.environ[name] for name in args.secret}}
-    script = f"{args.entrypoint}\necho $? >{job}/exit.part; mv {job}/exit.part {job}/exit"
+    entrypoint = "exit" if args.gpus == "H200:8" else args.entrypoint
+    script = f"{entrypoint}\necho $? >{job}/exit.part; mv {job}/exit.part {job}/exit"
     with open(job / "log", "ab") as log:
         process = subprocess.Popen(["bash", "-c", script], stdout=log, stderr=log, stdin=subprocess.DEVNULL,
                                    env=env, start_new_session=True)
     (job / "pid").write_text(str(process.pid), "ascii")
+    if args.gpus == "H200:8":
+        (job / "no-resource").touch()
     print("Job submitted, ID:", job.name)
 
 
 def status(job):
+    if (job / "no-resource").exists():
+        return "FAILED_NO_RESOURCE"
     cancelled, ended = (job / "cancelled").exists(), (job / "exit").exists()
     if not ended:
         return "CANCELLING" if cancelled else "RUNNING"
@@ -50,7 +59,7 @@ def queue(args):
     if not jobs.exists():  # there is no jobs controller before the first job
         sys.exit("sky.exceptions.ClusterNotUpError: No in-progress managed jobs.")
     rows = [{"job_id": int(job.name), "job_name": (job / "name").read_text("utf-8"), "status": status(job),
-             "failure_reason": "To see the details, run: sky jobs logs" if status(job) == "FAILED" else None}
+             "failure_reason": REASONS.get(status(job))}
             for job in sorted(jobs.glob("*"), key=lambda job: -int(job.name))]
     print("Fetching managed job statuses...")
     print(json.dumps(rows, indent=2))

@@ -34,6 +34,10 @@ says 'modal setup  makes a token'
 rm api/no-token
 expect_error 3 'modal: no registry has docker.io/nowhere' \
     diloco launch tiny.toml --store "$store" --set launch.image=docker.io/nowhere
+expect_error 3 'modal: moon is no region; check launch.region' \
+    diloco launch tiny.toml --store "$store" --set launch.region=moon
+expect_error 3 'may have 4 GPUs of type B200; ask for a higher quota, or take another machine or region' \
+    diloco launch tiny.toml --store "$store" --set launch.gpus=8 --set launch.gpu_type=B200
 launch_again
 kill_in_outage name
 expect 0 diloco launch logs "$store" --rank 1

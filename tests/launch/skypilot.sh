@@ -36,6 +36,10 @@ expect_error 3 'ended with exit code 1: no cloud has docker:docker.io/nowhere' \
 touch api/no-cloud
 expect_error 3 'SkyPilot has no enabled cloud: run  sky check' diloco launch tiny.toml --store "$store"
 rm api/no-cloud
+expect_error 3 "Invalid region 'moon-1'" diloco launch tiny.toml --store "$store" --set launch.region=aws/moon-1
+says '; check launch.region'
+expect_error 1 'FAILED_NO_RESOURCE: Failed to acquire resources in all zones: quota exceeded' \
+    diloco launch tiny.toml --store "$hub/none" --set launch.gpus=8 --set launch.gpu_type=H200
 launch_again
 kill_in_outage name 'FAILED: To see the details'
 expect 0 diloco launch logs "$store" --rank 1

@@ -64,6 +64,41 @@ static diloco_status search_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job
     return status;
 }
 
+/* Returns true if the words have the value, or its part after the last '/', which is a region in
+ * "aws/us-east-1". Three letters are too few to be found by chance. */
+static bool repeats(const char *words, const char *value)
+{
+    const char *end = strrchr(value, '/');
+    return (strlen(value) > 3 && strcasestr(words, value)) ||
+           (end && strlen(end) > 4 && strcasestr(words, end + 1));
+}
+
+const char *dl_cloud_blamed(const dl_config *config, const char *words)
+{
+    const struct {
+        const char *option, *value;
+    } rows[] = {{"launch.region", config->launch_region},
+                {"launch.gpu_type", config->launch_gpu_type},
+                {"launch.machine", config->launch_machine},
+                {"launch.image", config->launch_image}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (repeats(words, rows[i].value)) return rows[i].option;
+    return NULL;
+}
+
+/* The error of a creation that is refused, with the option that it is about. A failure of the
+ * backend (5xx) may pass. */
+static diloco_status refuse_creation(const dl_cloud_rows *rows, const dl_rest *rest,
+                                     const dl_rest_call *call, const dl_rest_response *response)
+{
+    const diloco_status refused = dl_rest_refused(rest, call, response);
+    const char *option = dl_cloud_blamed(rest->spec->config, response->why);
+    if (rows->is_full && rows->is_full(response))
+        return dl_fail(DILOCO_EREFUSED, "%s" DL_CLOUD_QUOTA, diloco_error_text());
+    if (response->status >= 500) return dl_fail(DILOCO_EUNREACHABLE, "%s", diloco_error_text());
+    return option ? dl_fail(refused, "%s; check %s", diloco_error_text(), option) : refused;
+}
+
 /* Set the job's id from the answer to `create`. A name that is taken is a job of an earlier launch,
  * and its id is the name. */
 static diloco_status read_created(const dl_cloud_rows *rows, const dl_rest *rest,
@@ -72,7 +107,7 @@ static diloco_status read_created(const dl_cloud_rows *rows, const dl_rest *rest
 {
     const bool good = dl_rest_is_good(response);
     if (!good && !(rows->is_taken && rows->is_taken(response)))
-        return dl_rest_refused(rest, call, response);
+        return refuse_creation(rows, rest, call, response);
     if (good && rows->id_at)
         DL_TRY(dl_json_read_str(job->id, sizeof job->id, response->json, rows->id_at));
     else

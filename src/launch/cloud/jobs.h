@@ -42,6 +42,9 @@ typedef struct dl_cloud_rows {
     /* Is this refusal of `create` that of a name that an earlier launch has used? NULL: it never
      * is. */
     bool (*is_taken)(const dl_rest_response *response);
+    /* Is this answer to `create` a want of machines? NULL: it never is. Without it a status of 5xx,
+     * which `create` gets by call->keeps, is a failure that may pass. */
+    bool (*is_full)(const dl_rest_response *response);
     /* Set state, exit code and message from the answer to `look`. */
     void (*seen)(dl_job *job, dl_json_value response);
     /* Is this refusal of `look` or `stop` that of a job that does not exist? NULL: a 404. */
@@ -129,6 +132,16 @@ int dl_cloud_code_at(dl_json_value object, const char *path);
  * or an interruption by its machine. A code from 129 on is 128 + the number of a signal, as a shell
  * reports it. */
 void dl_cloud_set_ended(dl_job *job, int code);
+
+/* ---- refusals */
+
+/* The end of an error about machines that an account may not have, or that are all in use. */
+#define DL_CLOUD_QUOTA "; ask for a higher quota, or take another machine or region"
+
+/* Returns the name of the option of [launch] whose value the backend's words repeat, such as
+ * "launch.region", or NULL. A backend that refuses a value names it by its own member, which a
+ * person did not write. */
+const char *dl_cloud_blamed(const dl_config *config, const char *words);
 
 /* ---- the replica's words and variables */
 

@@ -22,7 +22,7 @@ enum { SCRIPT_MAX = 16 << 20, ANSWER_MAX = 16 << 20, DAY_S = 86400, CODE_TIMEOUT
 #define PATIENCE (600 * DL_SECOND) /* the first call may build the image */
 
 /* The script, line by line. write_script appends the request as `asked`. An entry of the answers is
- * {"id"}, {"error", "again"}, {"id", "code", "stopped", "gone"}, or {"other"}. */
+ * {"id"}, {"error", "again", "full"}, {"id", "code", "stopped", "gone"}, or {"other"}. */
 static const char *const script[] = {
     "import datetime, json",
     "import modal",
@@ -96,7 +96,8 @@ static const char *const script[] = {
     "    except modal.exception.Error as error:",
     "        if \"id\" in job and isinstance(error, modal.exception.NotFoundError):",
     "            return {\"id\": job[\"id\"], \"gone\": True}",
-    "        return {\"error\": str(error), \"again\": isinstance(error, away)}",
+    "        full = isinstance(error, modal.exception.ResourceExhaustedError)",
+    "        return {\"error\": str(error), \"again\": isinstance(error, away), \"full\": full}",
     "",
     "@app.local_entrypoint()",
     "def main():",
@@ -271,17 +272,22 @@ static bool is_other(dl_json_value response)
     return dl_json_get(response, "other").type != DL_JSON_MISSING;
 }
 
-/* Returns the error that the answer holds. `again`: another try may succeed. */
-static diloco_status check_answer(dl_json_value response, const dl_job *job)
+/* Returns the error that the answer holds. `again`: another try may succeed. `full`: the workspace
+ * has reached a limit. */
+static diloco_status check_answer(dl_json_value response, const dl_job *job,
+                                  const dl_config *config)
 {
     char why[400];
-    bool again;
+    bool again, full;
     if (is_other(response)) return dl_job_refuse_other(job, NULL);
     if (dl_json_get(response, "error").type == DL_JSON_MISSING) return DILOCO_OK;
     dl_rest_message(why, sizeof why, response, "error");
     if (dl_json_read_bool(&again, response, "again")) again = true;
-    return dl_fail(again ? DILOCO_EUNREACHABLE : DILOCO_EREFUSED, "%s: modal: %s", job->name,
-                   dl_text_clause(why));
+    if (dl_json_read_bool(&full, response, "full")) full = false;
+    const char *option = again || full ? NULL : dl_cloud_blamed(config, why);
+    return dl_fail(again ? DILOCO_EUNREACHABLE : DILOCO_EREFUSED, "%s: modal: %s%s%s%s", job->name,
+                   dl_text_clause(why), full ? DL_CLOUD_QUOTA : "", option ? "; check " : "",
+                   option ? option : "");
 }
 
 static void set_id(dl_job *job, dl_json_value response)
@@ -321,7 +327,7 @@ static diloco_status use_answer(dl_job *job, dl_json_value response, const char 
         dl_job_set_other(job, NULL);
         return DILOCO_OK;
     }
-    DL_TRY(check_answer(response, job));
+    DL_TRY(check_answer(response, job, config));
     if (look) see(job, response, config);
     if (strcmp(what, "create") == 0 || strcmp(what, "find") == 0) set_id(job, response);
     return DILOCO_OK;
@@ -393,7 +399,8 @@ static diloco_status check_name(const dl_launch_spec *spec, const dl_job *job)
     dl_buf text;
     DL_TRY(ask(&answers, &text, spec, "look", job, 1));
     dl_json_iter it = dl_json_each(answers);
-    const diloco_status status = dl_json_next(&it) ? check_answer(it.value, job) : DILOCO_OK;
+    const diloco_status status =
+        dl_json_next(&it) ? check_answer(it.value, job, spec->config) : DILOCO_OK;
     dl_buf_deinit(&text);
     return status;
 }

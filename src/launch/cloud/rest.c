@@ -389,17 +389,18 @@ static void find_first_error(const dl_rest *rest, dl_rest_response *a)
 
 /* The backend's own words, from the members in which the known backends put them. Google and Azure
  * have error.message, Kubernetes and AWS message or Message, and Hugging Face error. OAuth 2.0 has
- * error_description, and problem details (RFC 9457) have detail and title. Else the begin of the
- * text. */
+ * error_description, and problem details (RFC 9457) have detail and title. A text that is no
+ * object is quoted itself. */
 static void find_why(const dl_rest *rest, dl_rest_response *a)
 {
     static const char *const places[] = {"error.message", "message", "Message", "error_description",
                                          "error",         "detail",  "title"};
+    const bool none = a->json.type == DL_JSON_MISSING;
     a->why[0] = '\0';
     for (size_t i = 0; !a->why[0] && i < sizeof places / sizeof *places; i++)
         quote(rest, a->why, sizeof a->why, dl_rest_copy(a->json, places[i]));
     if (!a->why[0]) find_first_error(rest, a);
-    if (!a->why[0] && a->text.len && a->json.type == DL_JSON_MISSING)
+    if (!a->why[0] && a->text.len && (none || a->json.type == DL_JSON_ARRAY))
         quote(rest, a->why, QUOTED,
               strndup((const char *)a->text.data, dl_size_min(a->text.len, QUOTE_FROM)));
 }

@@ -75,6 +75,7 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     dl_json *j = &call->json;
     char rank[16];
     snprintf(rank, sizeof rank, "%u", job->rank);
+    call->keeps = 500; /* is_full */
     DL_TRY(dl_rest_path(call, "/pods"));
     dl_json_object(j, NULL);
     dl_json_str(j, "name", job->name);
@@ -85,6 +86,13 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     DL_TRY(dl_cloud_argv(j, "dockerStartCmd", spec, rank, 1));
     dl_json_end(j);
     return DILOCO_OK;
+}
+
+/* RunPod answers 500 when it has no machine of this kind now. It also answers so to a pod that it
+ * has created, which the next launch finds by its name. */
+static bool is_full(const dl_rest_response *response)
+{
+    return strcasestr(response->why, "no longer any instances") != NULL;
 }
 
 /* The filter may match parts of names. */
@@ -126,6 +134,7 @@ static const dl_cloud_rows rows = {.open = open_rest,
                                    .list_at = "",
                                    .create = create,
                                    .create_method = "POST",
+                                   .is_full = is_full,
                                    .search = search,
                                    .search_method = "GET",
                                    .look = path_to,

@@ -252,7 +252,8 @@ static diloco_status launch_one(const dl_launch_spec *spec, const dl_job *job)
     if (!status)
         status = spec->dry ? print_words(spec, &w) : run_sky(&w, job->name, DILOCO_EREFUSED);
     drop(&w);
-    return status;
+    const char *option = status ? dl_cloud_blamed(spec->config, diloco_error_text()) : NULL;
+    return option ? dl_fail(status, "%s; check %s", diloco_error_text(), option) : status;
 }
 
 /* SkyPilot prints no id that a program can read: the queue has it. The queue has answered before a
@@ -328,7 +329,10 @@ static void see(dl_job *job, dl_json_value queue)
     dl_rest_text(status, sizeof status, task, "status");
     dl_rest_message(why, sizeof why, task, "failure_reason");
     job->silent = false;
-    dl_cloud_set(job, states, status, why);
+    if (strcmp(status, "FAILED_NO_RESOURCE") == 0)
+        dl_job_set(job, DL_JOB_FAILED, -1, "%s: %.150s" DL_CLOUD_QUOTA, status, why);
+    else
+        dl_cloud_set(job, states, status, why);
 }
 
 /* One queue for all jobs. Without it nothing is known about any, so the error is the poll's. */
