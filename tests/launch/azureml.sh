@@ -32,6 +32,10 @@ expect_error 3 'launch.gpus' diloco launch tiny.toml --store "$store" --set laun
 expect_error 2 'of a service principal are not set' env -u AZURE_CLIENT_ID diloco launch tiny.toml --store "$store"
 expect_error 3 'AADSTS7000215' env AZURE_CLIENT_SECRET=wrong diloco launch tiny.toml --store "$store"
 expect_error 1 'compute target was not found' diloco launch tiny.toml --store "$store" --set launch.machine=none
+expect_error 3 'The quota of the subscription for Standard NCADS H100 cores is 0; ask for a higher quota' \
+    diloco launch tiny.toml --store "$store" --set launch.machine=small
+expect_error 1 'LOST: Failed: Failed to pull Docker image acme.azurecr.io/none:1. Reason: manifest unknown' \
+    diloco launch tiny.toml --store "$(bucket image)" --set launch.image=none:1 --set launch.restarts=0
 
 launch_again
 kill_in_outage displayName 'Failed: Azure ML reports no exit code'

@@ -10,7 +10,8 @@ SIGNATURE = "swordfish-of-an-address"
 
 
 class AzureMl(Fake):
-    """The token is only for the principal "app" with the right secret."""
+    """The token is only for the principal "app" with the right secret. The image of the environment none:1 does not
+    exist; the compute target small may have no machine."""
 
     def __init__(self, folder):
         super().__init__(folder)
@@ -29,9 +30,9 @@ class AzureMl(Fake):
 
     def info(self, name):
         spec, container = self.jobs[name]
-        code, status = container.code(), "Running"
+        code, status = container.code() if container else 1, "Running"
         if code is not None:
-            status = "Canceled" if container.killed else "Failed" if code else "Completed"
+            status = "Canceled" if container and container.killed else "Failed" if code else "Completed"
         elif container.killed:
             status = "CancelRequested"
         return {"id": f"{WORKSPACE}/jobs/{name}", "name": name, "properties": {**spec["properties"], "status": status}}
@@ -40,16 +41,22 @@ class AzureMl(Fake):
         properties = body["properties"]
         if name in self.jobs:
             self.refuse(400, "UserError", f"A job with the name {name} is already there.")
+        if properties["computeId"] == WORKSPACE + "/computes/small":
+            self.refuse(400, "QuotaExceeded", "The quota of the subscription for Standard NCADS H100 cores is 0.")
         if properties["computeId"] != WORKSPACE + "/computes/cluster":
             self.refuse(404, "UserError", "The compute target was not found: " + properties["computeId"])
         argv = ["sh", "-c", properties["command"]]
-        self.jobs[name] = body, self.start(name, argv, properties["environmentVariables"])
+        none = properties["environmentId"].endswith("/none/versions/1")
+        self.jobs[name] = body, None if none else self.start(name, argv, properties["environmentVariables"])
         return self.info(name)
 
     def details(self, name, address):
         """RunDetails of the run history service. The file of output appears with its first byte."""
         if name not in self.jobs:
             self.refuse(404, "UserError", f"Run {name} was not found.")
+        if not self.jobs[name][1]:
+            message = "Failed to pull Docker image acme.azurecr.io/none:1.\nReason: manifest unknown"
+            return {"runId": name, "status": "Failed", "error": {"error": {"code": "UserError", "message": message}}}
         written = self.jobs[name][1].log.stat().st_size
         files = {"system_logs/lifecycler/lifecycler.log": f"{address}/signed/none?sig={SIGNATURE}"}
         if written:

@@ -197,6 +197,10 @@ def check_azure_output(folder):
                  for path in re.findall(r'"(/history/v1.0/[^"]*/runs/\{runId\}/details)"', operations)]
     paths = {r["path"] for r in read(folder) if r["path"].startswith("/history/")}
     assert paths and all(any(re.fullmatch(t, path) for t in templates) for path in paths), paths
+    details = members[members.index("\nclass RunDetails("):]
+    assert '"error": {"key": "error", "type": "ErrorResponse"}' in details[:details.index("def __init__")]
+    response = members[members.index("\nclass ErrorResponse("):]
+    assert '"error": {"key": "error", "type": "RootError"}' in response[:response.index("def __init__")]
     assert '"key": "logFiles"' in members and 'API = "api"' in common
     pattern = re.search(r'COMMON_RUNTIME_STREAM_LOG_PATTERN = "(.*)"', job)[1].replace("\\\\", "\\")
     assert re.match(pattern, "user_logs/std_log.txt"), pattern

@@ -257,7 +257,7 @@ static const dl_cloud_state states[] = {
     {"Canceled", DL_JOB_CANCELLED}, {"Failed", DL_JOB_LOST},
     {"NotResponding", DL_JOB_LOST}, {NULL, DL_JOB_LOST}};
 
-/* The message says why a failed job counts as LOST. */
+/* The message says why a failed job counts as LOST; `explain` may replace it. */
 static void seen(dl_job *job, dl_json_value response)
 {
     char status[64];
@@ -323,10 +323,10 @@ static const char *split_url(char base[DL_REST_BASE], const char *url)
 }
 
 /* GET an address that Azure has sent. It has its own signature, so the client has no token. `range`
- * is a header, or "". The caller frees response->text after success. A range after the end of a
- * file (416) is no error. */
+ * is a header, or "". With `once` it is tried once. The caller frees response->text after success.
+ * A range after the end of a file (416) is no error. */
 static diloco_status get_url(dl_rest_response *response, const dl_launch_spec *spec,
-                             const char *what, const char *url, const char *range)
+                             const char *what, const char *url, const char *range, bool once)
 {
     char base[DL_REST_BASE];
     dl_rest rest;
@@ -336,6 +336,7 @@ static diloco_status get_url(dl_rest_response *response, const dl_launch_spec *s
     DL_TRY(dl_rest_init_at(&rest, spec, NAME, base));
     snprintf(rest.headers[0], sizeof rest.headers[0], "%s", range);
     dl_rest_call_init(&call, "GET", what);
+    call.once = once;
     diloco_status status = dl_buf_add(&call.path, path, strlen(path));
     if (!status) status = dl_rest_do(&rest, &call, response);
     if (!status && !dl_rest_is_good(response) && response->status != 416) {
@@ -348,12 +349,13 @@ static diloco_status get_url(dl_rest_response *response, const dl_launch_spec *s
 }
 
 /* The address of the workspace's discovery service, in *url, which the caller frees. */
-static diloco_status find_discovery(char **url, const dl_launch_spec *spec)
+static diloco_status find_discovery(char **url, const dl_launch_spec *spec, bool once)
 {
     dl_rest rest = {.name = NULL};
     dl_rest_call call;
     dl_rest_response response;
     dl_rest_call_init(&call, "GET", "the workspace");
+    call.once = once;
     diloco_status status = open_rest(&rest, spec);
     if (!status) status = add_workspace(&call.path, spec->config);
     if (!status) status = dl_rest_path(&call, "?api-version=" API_VERSION);
@@ -368,15 +370,15 @@ static diloco_status find_discovery(char **url, const dl_launch_spec *spec)
     return status;
 }
 
-/* Open a client of the services of the workspace's region. It gets a token, so its address must be
- * https. */
-static diloco_status open_history(dl_rest *rest, const dl_launch_spec *spec)
+/* Open a client of the services of the workspace's region, with `once` by calls that are tried
+ * once. It gets a token, so its address must be https. */
+static diloco_status open_history(dl_rest *rest, const dl_launch_spec *spec, bool once)
 {
     char base[DL_REST_BASE], api[DL_REST_BASE] = "";
     char *url = NULL;
     dl_rest_response response;
-    DL_TRY(find_discovery(&url, spec));
-    diloco_status status = get_url(&response, spec, "the services of the workspace", url, "");
+    DL_TRY(find_discovery(&url, spec, once));
+    diloco_status status = get_url(&response, spec, "the services of the workspace", url, "", once);
     free(url);
     DL_TRY(status);
     dl_rest_text(api, sizeof api, response.json, "api");
@@ -387,27 +389,34 @@ static diloco_status open_history(dl_rest *rest, const dl_launch_spec *spec)
     return use_token(rest);
 }
 
+/* GET the details of the job's run. The caller frees response->text after success. */
+static diloco_status get_details(dl_rest_response *response, dl_rest *rest, const dl_job *job,
+                                 bool once)
+{
+    dl_rest_call call;
+    dl_rest_call_init(&call, "GET", job->name);
+    call.once = once;
+    diloco_status status = dl_rest_path(&call, "/history/v1.0");
+    if (!status) status = add_workspace(&call.path, rest->spec->config);
+    if (!status) status = dl_rest_path(&call, "/runs/%s/details", job->name);
+    if (!status) status = dl_rest_must(rest, &call, response);
+    dl_rest_call_deinit(&call);
+    return status;
+}
+
 /* The signed address of the job's output, in *url, which the caller frees. NULL is no
  * error: the job has written nothing yet. The second name is that of an older runtime. */
 static diloco_status find_output(char **url, dl_rest *rest, const dl_job *job)
 {
     static const char *const names[] = {"user_logs/std_log.txt", "azureml-logs/70_driver_log.txt"};
-    dl_rest_call call;
     dl_rest_response response;
     *url = NULL;
-    dl_rest_call_init(&call, "GET", job->name);
-    diloco_status status = dl_rest_path(&call, "/history/v1.0");
-    if (!status) status = add_workspace(&call.path, rest->spec->config);
-    if (!status) status = dl_rest_path(&call, "/runs/%s/details", job->name);
-    if (!status) status = dl_rest_must(rest, &call, &response);
-    if (!status) {
-        const dl_json_value files = dl_json_get(response.json, "logFiles");
-        for (size_t i = 0; !*url && i < sizeof names / sizeof *names; i++)
-            *url = dl_rest_copy(dl_json_get(files, names[i]), "");
-        dl_buf_deinit(&response.text);
-    }
-    dl_rest_call_deinit(&call);
-    return status;
+    DL_TRY(get_details(&response, rest, job, false));
+    const dl_json_value files = dl_json_get(response.json, "logFiles");
+    for (size_t i = 0; !*url && i < sizeof names / sizeof *names; i++)
+        *url = dl_rest_copy(dl_json_get(files, names[i]), "");
+    dl_buf_deinit(&response.text);
+    return DILOCO_OK;
 }
 
 /* Read at most PIECE bytes after the position. *more: there may be further ones. A server that
@@ -418,7 +427,7 @@ static diloco_status read_piece(reading *r, const dl_launch_spec *spec, const dl
     char range[96];
     dl_rest_response response;
     snprintf(range, sizeof range, "Range: bytes=%" PRIu64 "-%" PRIu64, r->at, r->at + PIECE - 1);
-    DL_TRY(get_url(&response, spec, job->name, url, range));
+    DL_TRY(get_url(&response, spec, job->name, url, range, false));
     const size_t all = response.status == 416 ? 0 : response.text.len;
     const size_t skip = response.status == 206 ? 0 : (size_t)(r->at < all ? r->at : all);
     const diloco_status status =
@@ -452,13 +461,44 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
     reading r = {.at = 0};
     const dl_cloud_log log = {.read = read_output, .renew = use_token, .reading = &r};
     dl_lines_init(&r.lines, fn, user);
-    diloco_status status = open_history(&rest, spec);
+    diloco_status status = open_history(&rest, spec, false);
     if (!status) status = dl_cloud_follow(&log, &rest, &rows, job, follow);
     status = dl_lines_end(&r.lines, status);
     dl_rest_deinit(&rest);
     if (status || r.found) return status;
     return dl_fail(DILOCO_ENOENT, "%s has no output: Azure ML has no user_logs/std_log.txt of it",
                    job->name);
+}
+
+/* ---- the reason of a failure */
+
+/* Set the message of a failed job from the error of its run. A service that does not give it must
+ * not delay a poll, so nothing is tried again, and the message stays as it is. */
+static void explain(const dl_launch_spec *spec, dl_job *job)
+{
+    dl_rest rest = {.name = NULL};
+    dl_rest_response response;
+    char why[200];
+    if (!open_history(&rest, spec, true) && !get_details(&response, &rest, job, true)) {
+        dl_rest_message(why, sizeof why, response.json, "error.error.message");
+        for (char *at = why; *at; at++)
+            if ((unsigned char)*at < ' ') *at = ' ';
+        if (*why) dl_job_set(job, DL_JOB_LOST, -1, "Failed: %s", why);
+        dl_buf_deinit(&response.text);
+    }
+    dl_rest_deinit(&rest);
+}
+
+/* The look at a job has no reason, and it is asked for once: a job that is over is not polled
+ * again.
+ */
+static diloco_status poll_with_reasons(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    DL_TRY(poll_all(spec, jobs, n));
+    for (size_t i = 0; i < n; i++)
+        if (jobs[i].state == DL_JOB_LOST && strncmp(jobs[i].message, "Failed", 6) == 0)
+            explain(spec, &jobs[i]);
+    return DILOCO_OK;
 }
 
 /* An image with a '/' is an address of a registry, not an environment of the workspace. */
@@ -506,7 +546,7 @@ const dl_executor dl_executor_azureml = {
     .launch = launch,
     .find = find_jobs,
     .is_id = is_id,
-    .poll = poll_all,
+    .poll = poll_with_reasons,
     .logs = logs,
     .cancel = cancel,
 };

@@ -474,12 +474,15 @@ static const struct {
     {409, DILOCO_EEXIST, ""},
 };
 
-/* Google answers 403 or 429 to a request beyond a quota, and AWS 400 with the kind in __type. The
- * words are the only difference from another 403; those of a 429 are judged by `finish`. */
+/* Google answers 403 or 429 to a request beyond a quota, AWS 400 with the kind in __type, and Azure
+ * with error.code (QuotaExceeded). The words are the only difference from another 403; those of a
+ * 429 are judged by `finish`. */
 static bool is_quota(const dl_rest_response *response)
 {
-    char type[128];
+    char type[128], code[128];
     dl_rest_text(type, sizeof type, response->json, "__type");
+    if (response->status == 400 && *dl_rest_text(code, sizeof code, response->json, "error.code"))
+        return strcasestr(code, "quota") != NULL;
     if (response->status == 400) return strstr(type, "ResourceLimitExceeded") != NULL;
     if (response->status == 429) return true;
     return response->status == 403 &&
