@@ -104,7 +104,8 @@ class Kubernetes(Fake):
     With the file "kueue", which names LocalQueues, the cluster has Kueue; POST /test/resume resumes suspended Jobs.
     The file "version" has another major and minor version than 1 and 29+.
     With the file "volcano" it has Volcano, but no scheduler: pods start at once.
-    While the file no-output exists, no output of a pod can be read."""
+    While the file no-output exists, no output of a pod can be read.
+    The file "quota" has "jobs": no Job may be created; or "pods": no pod may, which the Job's events say."""
 
     NOTE = "batch.kubernetes.io/job-completion-index"
 
@@ -151,7 +152,7 @@ class Kubernetes(Fake):
 
     def newest(self, job, index):
         pods = [p for p in self.pods.values() if p["job"] == job["metadata"]["name"] and p["index"] == index]
-        return pods[-1]
+        return pods[-1] if pods else None
 
     def status(self, job):
         if job["spec"].get("suspend"):
@@ -159,6 +160,11 @@ class Kubernetes(Fake):
         completed, failed, active = [], [], 0
         for index in range(job["spec"]["completions"]):
             pod = self.newest(job, index)
+            if not pod and self.quota() != "pods":
+                self.start_pod(job, index)  # the controller tries again
+                pod = self.newest(job, index)
+            if not pod:
+                continue
             code = pod["container"].code() if pod["container"] else None
             if code is not None and pod["evicted"]:
                 self.start_pod(job, index)
@@ -174,7 +180,7 @@ class Kubernetes(Fake):
             status["completedIndexes"] = self.ranges(completed)
         if failed:
             status["failedIndexes"] = self.ranges(failed)
-        if not active:
+        if not active and len(completed) + len(failed) == job["spec"]["completions"]:
             ended = {"type": "Failed", "reason": "FailedIndexes"} if failed else {"type": "Complete"}
             status["conditions"] = [{**ended, "status": "True"}]
         return status
@@ -215,7 +221,22 @@ class Kubernetes(Fake):
         else:
             self.start_pods(body)
 
+    def quota(self):
+        path = self.folder.joinpath("quota")
+        return path.read_text("ascii").strip() if path.exists() else ""
+
+    def events(self, query):
+        """The controller's warnings about a Job whose pods exceed the quota."""
+        wanted = dict(part.split("=") for part in query["fieldSelector"][0].split(","))
+        assert wanted["involvedObject.kind"] == "Job" and wanted["type"] == "Warning"
+        message = f'pods "{wanted["involvedObject.name"]}-0-x" is forbidden: exceeded quota: team, requested: pods=1'
+        warnings = [("2026-01-01T00:00:01Z", "an earlier one"), ("2026-01-01T00:00:02Z", "Error creating: " + message)]
+        return {"apiVersion": "v1", "kind": "EventList", "metadata": {}, "items": [
+            {"type": "Warning", "reason": "FailedCreate", "lastTimestamp": at, "message": text} for at, text in warnings]}
+
     def start_pods(self, job):
+        if self.quota() == "pods":
+            return
         for index in range(job["spec"]["completions"]):
             self.start_pod(job, index)
 
@@ -267,6 +288,15 @@ class Kubernetes(Fake):
         if not found or found[1] != "default":
             self.refuse(403, "Forbidden", f"User alice cannot access {path}")
         kind, name = found[2], found[3]
+        if kind == "events":
+            if not self.quota():
+                return {"apiVersion": "v1", "kind": "EventList", "metadata": {}, "items": []}
+            denied = self.folder.joinpath("denied")
+            if denied.exists() and "list events" in denied.read_text("ascii"):
+                self.refuse(403, "Forbidden", "User alice cannot list events")
+            return self.events(query)
+        if kind == "jobs" and method == "POST" and self.quota() == "jobs":
+            self.refuse(403, "Forbidden", f'jobs.batch "{body["metadata"]["name"]}" is forbidden: exceeded quota: team')
         if kind == "pods":
             return self.answer_pods(method, name, found[4], query)
         table = self.jobs if kind == "jobs" else self.objects

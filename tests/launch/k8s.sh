@@ -82,19 +82,36 @@ wait_for grep -q 'r0: STARTING: ErrImagePull: nowhere/none: not found' launch.ou
 expect 0 diloco launch cancel "$hub/cut"
 ended 130
 
-# A launcher that is killed; the same command creates nothing.
+book() { grep -ho 'diloco-[0-9a-f]*-g[0-9]*/[0-9]*' hub/cut/launch/*.json | tail -1; }
+# A ResourceQuota refuses the Job, with the way out. One that the pods exceed has them wait, with the controller's words;
+# without the permission to read these, the message says where they are.
+echo jobs >api/quota
+expect_error 3 'exceeded quota: team; ask for a higher quota' diloco launch tiny.toml --store "$hub/full"
+echo pods >api/quota
+echo 'list events' >api/denied
 launcher
+says_wait() { diloco launch status "$hub/cut" >out 2>err && grep -q "^r1 *PENDING .*$1" out; }
+wait_for says_wait 'no pod yet: kubectl describe job diloco-[0-9a-f]*-g[0-9]*  has the reason'
+rm api/denied
+wait_for says_wait 'FailedCreate: Error creating: pods ".*-0-x" is forbidden: exceeded quota: team'
+rm api/quota
+
+# Two launchers at once, of which each job is created by one. They are killed; the same command creates nothing.
+diloco launch tiny.toml --store "$store" >beside.out 2>beside.err &
+beside=$!
+started="$started $beside"
 wait_for has_entry hub/cut 3
-kill -9 "$launcher"
+kill -9 "$launcher" "$beside" || fail "a launcher has ended: $(cat launch.err beside.err)"
 wait_for gone "$launcher"
-n_jobs() { grep -c '"method": "POST", "path": "/apis/batch/v1/namespaces/default/jobs"' api/requests.jsonl; }
-jobs=$(n_jobs)
+wait_for gone "$beside"
+before=$(containers)
 launcher
 wait_for has_entry hub/cut 6
-[ "$(n_jobs)" = "$jobs" ] || fail "created twice"
+[ "$(containers)" = "$before" ] || fail "started twice"
+[ "$(grep -c "diloco-$(book | cut -d- -f2)-g$(book | sed 's/.*-g//; s|/.*||')-" api/started)" = 2 ] ||
+    fail "two launchers at once have not started two pods: $(cat api/started)"
 
 # kill -9 of a replica: LOST, and started again. Meanwhile the API fails.
-book() { grep -ho 'diloco-[0-9a-f]*-g[0-9]*/[0-9]*' hub/cut/launch/*.json | tail -1; }
 run_id=$(book | sed 's/diloco-\([0-9a-f]*\)-.*/\1/')
 generation=$(book | sed 's/.*-g\([0-9]*\).*/\1/')
 wait_for has_replica "diloco-$run_id-r1-g$generation"

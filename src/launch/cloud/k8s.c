@@ -8,6 +8,7 @@
  * A poll costs two requests for each Job, whatever the number of its replicas: the Job, and its
  * pods by label. The objects themselves are written and read in k8s_job.c. */
 #include "base/clock.h"
+#include "launch/cloud/k8s_events.h"
 #include "launch/cloud/k8s_job.h"
 #include "launch/cloud/k8s_output.h"
 #include "launch/cloud/k8s_ready.h"
@@ -241,7 +242,7 @@ static diloco_status get_pods(dl_rest *rest, dl_rest_response *response, const c
  * pods. A pod that ends in between counts as running until the next poll. */
 static diloco_status poll_group(dl_rest *rest, dl_job *jobs, size_t n, const char *name)
 {
-    char other[DL_JOB_NAME_MAX + 1];
+    char other[DL_JOB_NAME_MAX + 1], why[256] = "";
     uint32_t index;
     dl_rest_response job, pods;
     DL_TRY(get_job(rest, &job, name));
@@ -254,6 +255,7 @@ static diloco_status poll_group(dl_rest *rest, dl_job *jobs, size_t n, const cha
             dl_job_set(&jobs[i], DL_JOB_CANCELLED, -1, "its Job was deleted");
         else
             dl_k8s_set(&jobs[i], index, job.json, pods.json);
+        dl_k8s_explain(&jobs[i], why, rest, name);
     }
     dl_buf_deinit(&job.text);
     if (!status) dl_buf_deinit(&pods.text);
