@@ -21,8 +21,9 @@
 #include "launch/executor.h"
 #include "store/store.h"
 
-/* One rank according to the book: its newest generation. The members from silent_since on are
- * this launcher's own observations, except `orphan`. */
+/* One rank according to the book: its newest generation. The members from start_seen on are
+ * this launcher's own observations, except `orphan`. Decisions use these alone, by this machine's
+ * monotonic clock: the clocks of two launchers may differ. */
 typedef struct dl_book_rank {
     dl_job job;   /* the newest generation */
     bool started; /* a launcher has announced it */
@@ -30,10 +31,12 @@ typedef struct dl_book_rank {
     bool again;
     bool ran;      /* the backend has started some generation of it */
     uint32_t lost; /* times that it was lost since the last "begin" */
-    /* When the newest generation was announced, and when its end was recorded, by the clocks of the
-     * launchers that did it, seconds since 1970. */
-    double started_at, ended_at;
+    /* When the newest generation was announced, by the clock of the launcher that did it, seconds
+     * since 1970. For machine time alone. */
+    double started_at;
     char by[33]; /* launcher that announced it, as dl_book.by */
+    /* When this launcher read that announcement, and the record of the end. */
+    dl_time start_seen, end_seen;
     /* When this launcher first got no answer about it; 0: the last poll had one. */
     dl_time silent_since;
     /* When this launcher first saw that it waits for a machine; 0: it does not wait. waits_long:

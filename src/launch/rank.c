@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-/* How old another launcher's announcement without a handle has to be before this launcher takes it
- * over. It is longer than a launch call usually takes. */
+/* How long this launcher has to know another launcher's announcement without a handle before it
+ * takes it over. It is longer than a launch call usually takes. */
 #define ADOPT_AFTER (60 * DL_SECOND)
 /* Seconds until a replica is asked for again that the backend has refused. Each generation of the
  * rank doubles them, up to about an hour: each attempt adds two records to the book. */
@@ -22,8 +22,7 @@ bool dl_rank_is_unnamed(const dl_book_rank *r)
 /* `by` is this launcher's own name in the book, or another launcher's. */
 bool dl_rank_is_abandoned(const dl_control *c, const dl_book_rank *r)
 {
-    return strcmp(r->by, c->book->by) == 0 ||
-           dl_clock_wall() - r->started_at > dl_seconds(ADOPT_AFTER);
+    return strcmp(r->by, c->book->by) == 0 || dl_clock_now() - r->start_seen > ADOPT_AFTER;
 }
 
 bool dl_rank_failed_beside_orphan(const dl_book_rank *r)
@@ -75,13 +74,11 @@ static double pause_of(const dl_control *c, const dl_book_rank *r)
     return ldexp(FIRST_PAUSE * dl_control_period(c), (int)r->lost - 1);
 }
 
-/* Is it too early to start a replica again that has failed? A clock that was set back ends the
- * pause. */
+/* Is it too early to start a replica again that has failed? */
 static bool is_pausing(const dl_control *c, const dl_book_rank *r)
 {
     if (r->again || r->job.state != DL_JOB_FAILED || dl_rank_failed_beside_orphan(r)) return false;
-    const double passed = dl_clock_wall() - r->ended_at;
-    return passed >= 0 && passed < pause_of(c, r);
+    return dl_seconds(dl_clock_now() - r->end_seen) < pause_of(c, r);
 }
 
 /* An orphan that runs has to end first. */

@@ -99,16 +99,16 @@ static void judge_wait(const dl_control *c, const dl_job *job)
                      job->message, c->what);
 }
 
-/* Say why a rank is PENDING that another launcher has announced and not named. */
+/* Say why a rank is PENDING that another launcher has announced and not named. A command that has
+ * just begun cannot know whether that launcher is at work. */
 static void explain_unnamed(const dl_control *c)
 {
     for (size_t i = 0; i < DL_JOBS_MAX; i++) {
         dl_book_rank *r = &c->book->ranks[i];
-        const bool own = strcmp(r->by, c->book->by) == 0;
-        if (own || !dl_rank_is_unnamed(r) || !dl_rank_is_abandoned(c, r)) continue;
+        if (strcmp(r->by, c->book->by) == 0 || !dl_rank_is_unnamed(r)) continue;
         dl_job_set(&r->job, r->job.state, -1,
-                   "it may run: its launcher ended before it recorded the start. diloco launch or "
-                   "launch cancel looks for it by its name");
+                   "it may run: its launcher is at work, or ended before it recorded the start. "
+                   "diloco launch or launch cancel looks for it by its name");
     }
 }
 
@@ -149,7 +149,7 @@ static uint32_t next_generation(const dl_book_rank *r)
 /* Has the launch failed for launch.lost_after seconds? */
 static bool is_overdue(const dl_control *c, const dl_job *job)
 {
-    return dl_clock_wall() - c->book->ranks[job->rank].started_at >
+    return dl_seconds(dl_clock_now() - c->book->ranks[job->rank].start_seen) >
            c->spec->config->launch_lost_after_s;
 }
 
@@ -266,7 +266,7 @@ static void judge_container(char why[128], const dl_control *c, dl_book_rank *r)
     const int64_t begun = r->processes - r->processes_before;
     if (begun > most)
         snprintf(why, 128, "its container has been started %lld times", (long long)begun);
-    else if (!begun && dl_clock_wall() - r->started_at > limit)
+    else if (!begun && dl_seconds(dl_clock_now() - r->start_seen) > limit)
         snprintf(why, 128, "its replica has not begun for %.0f s", limit);
 }
 
