@@ -98,10 +98,17 @@ static diloco_status trust(dl_config *book, const char *option, const char *thei
         option, theirs, danger, option, theirs);
 }
 
-/* The options of [launch] that a subcommand takes from this machine. launch.dir is taken by
+/* The options of [launch] that a subcommand takes from this machine, and the subcommands that have
+ * a use for it; NULL: each one that asks the backend, hence all. launch.dir is taken by
  * dl_launched_dir. */
-static const char *const of_here[] = {"launch.endpoint", "launch.ssh_config", "launch.dir",
-                                      "launch.prices",   "launch.context",    "launch.poll"};
+static const struct {
+    const char *name, *users;
+} of_here[] = {{"launch.endpoint", NULL},
+               {"launch.ssh_config", NULL},
+               {"launch.context", NULL},
+               {"launch.dir", "|launch logs|launch cancel|launch scale|"},
+               {"launch.prices", "|launch status|launch collect|"},
+               {"launch.poll", "|launch logs|launch collect|"}};
 
 enum { N_OF_HERE = sizeof of_here / sizeof *of_here };
 
@@ -127,22 +134,34 @@ diloco_status dl_launched_check(const dl_config *own)
         const char *name = dl_config_table.rows[i].name;
         size_t k = 0;
         if (strncmp(name, "launch.", 7) != 0 || !is_set_here(own, name)) continue;
-        while (k < N_OF_HERE && strcmp(of_here[k], name) != 0)
+        while (k < N_OF_HERE && strcmp(of_here[k].name, name) != 0)
             k++;
         if (k == N_OF_HERE) return refuse_kept(name);
     }
     return DILOCO_OK;
 }
 
+/* Has the subcommand, such as "launch status", a use for this option? */
+static bool is_used(const char *users, const char *command)
+{
+    char word[64];
+    snprintf(word, sizeof word, "|%.60s|", command);
+    return !users || strstr(users, word);
+}
+
 /* Only replicas in an image have no folder of the launch, see dl_launched_dir. */
-diloco_status dl_launched_check_for(const dl_config *own, const dl_executor *executor)
+diloco_status dl_launched_check_for(const dl_config *own, const dl_executor *executor,
+                                    const char *command)
 {
     for (size_t i = 0; i < N_OF_HERE; i++) {
-        const char *name = of_here[i];
+        const char *name = of_here[i].name;
         if (!is_set_here(own, name)) continue;
         if (!dl_executor_uses(executor, name + strlen("launch.")))
             return dl_executor_refuse_option(executor, name, "--set");
         if (strcmp(name, "launch.dir") == 0 && !executor->caps.in_image) return refuse_kept(name);
+        if (!is_used(of_here[i].users, command))
+            return dl_fail(DILOCO_EREFUSED, "%s (--set) has no effect on %s: omit it", name,
+                           command);
     }
     return DILOCO_OK;
 }
@@ -272,7 +291,9 @@ diloco_status dl_launched_open(dl_launched *out, const dl_args *args)
                                : dl_fail(DILOCO_ENOMEM, "out of memory for the settings");
     if (!status) status = unless_cancel(dl_launched_check(out->config), args);
     if (!status) status = open_book(out);
-    if (!status) status = unless_cancel(dl_launched_check_for(out->config, out->executor), args);
+    if (!status)
+        status = unless_cancel(
+            dl_launched_check_for(out->config, out->executor, args->command->name), args);
     if (status) dl_launched_close(out);
     return status;
 }

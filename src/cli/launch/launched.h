@@ -51,9 +51,10 @@ DL_MUST_CHECK diloco_status dl_launched_trust(dl_config *book, const dl_config *
 DL_MUST_CHECK diloco_status dl_launched_check(const dl_config *own);
 
 /* The same for the options that a subcommand takes from this machine, if `executor`, which has the
- * launch's replicas, does not use one. */
-DL_MUST_CHECK diloco_status dl_launched_check_for(const dl_config *own,
-                                                  const dl_executor *executor);
+ * launch's replicas, does not use one, or the subcommand does not. `command` is its name, such as
+ * "launch status". */
+DL_MUST_CHECK diloco_status dl_launched_check_for(const dl_config *own, const dl_executor *executor,
+                                                  const char *command);
 
 /* dl_launched_dir writes the folder of a launch's files as its subcommands use it. `theirs` is that
  * of the book, and `run` the id of the run. Replicas in an image have no files here, and the folder

@@ -64,14 +64,42 @@ TEST(option_of_the_command_line_without_an_effect_is_refused)
 }
 
 /* The status of a subcommand that gets this option, and whose replicas this executor has. */
-static diloco_status looks_with(const char *name, const char *option, const char *value)
+static diloco_status command_with(const char *command, const char *name, const char *option,
+                                  const char *value)
 {
     const dl_executor *executor;
     const char *on;
     CHECK_OK(dl_executor_find(&executor, &on, name));
     dl_config_init(&own);
     CHECK_OK(dl_config_set(&own, option, value, "--set"));
-    return dl_launched_check_for(&own, executor);
+    return dl_launched_check_for(&own, executor, command);
+}
+
+/* The same for `launch logs`. */
+static diloco_status looks_with(const char *name, const char *option, const char *value)
+{
+    return command_with("launch logs", name, option, value);
+}
+
+TEST(option_of_the_command_line_that_the_subcommand_does_not_use_is_refused)
+{
+    static const struct {
+        const char *option, *value, *unused[3];
+    } rows[] = {{"launch.dir", "kept", {"launch status", "launch collect"}},
+                {"launch.prices", "x", {"launch logs", "launch cancel", "launch scale"}},
+                {"launch.poll", "3", {"launch status", "launch cancel", "launch scale"}}};
+    static const char *const commands[] = {"launch status", "launch logs", "launch cancel",
+                                           "launch collect", "launch scale"};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        for (size_t k = 0; k < sizeof commands / sizeof *commands; k++) {
+            bool unused = false;
+            for (size_t m = 0; m < 3; m++)
+                if (rows[i].unused[m]) unused |= strcmp(rows[i].unused[m], commands[k]) == 0;
+            CHECK_STATUS(unused ? DILOCO_EREFUSED : DILOCO_OK,
+                         command_with(commands[k], "k8s", rows[i].option, rows[i].value));
+            if (unused) CHECK_CONTAINS(commands[k], diloco_error_text());
+            CHECK_OK(command_with(commands[k], "k8s", "launch.context", "theirs"));
+        }
 }
 
 TEST(option_of_the_command_line_that_the_executor_does_not_use_is_refused)
@@ -95,10 +123,10 @@ TEST(option_of_the_command_line_that_the_executor_does_not_use_is_refused)
     CHECK_OK(looks_with("ssh://a", "launch.ssh_config", "config"));
     CHECK_OK(looks_with("k8s", "launch.dir", "kept"));
     CHECK_OK(looks_with("k8s", "launch.context", "theirs"));
-    CHECK_OK(looks_with("local", "launch.prices", "prices.toml"));
+    CHECK_OK(command_with("launch status", "local", "launch.prices", "prices.toml"));
     /* One of CONFIG is that of the next launch. */
     CHECK_OK(dl_config_set(&own, "launch.ssh_config", "config", "run.toml"));
-    CHECK_OK(dl_launched_check_for(&own, dl_executor_at(0)));
+    CHECK_OK(dl_launched_check_for(&own, dl_executor_at(0), "launch status"));
 }
 
 TEST(replicas_in_an_image_take_no_folder_from_the_book)
@@ -120,5 +148,6 @@ TEST_MAIN(an_endpoint_of_the_book_gets_no_credentials_of_this_machine,
           an_ssh_configuration_of_the_book_runs_no_commands_here,
           a_value_of_this_machine_replaces_that_of_the_book,
           option_of_the_command_line_without_an_effect_is_refused,
+          option_of_the_command_line_that_the_subcommand_does_not_use_is_refused,
           option_of_the_command_line_that_the_executor_does_not_use_is_refused,
           replicas_in_an_image_take_no_folder_from_the_book)
