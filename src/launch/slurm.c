@@ -9,6 +9,7 @@
  * Launching is once only. A lock in the shared folder keeps launchers apart, and a rank that the
  * queue has under this job name is not submitted again. Slurm requeues a job whose node failed or
  * that was preempted (--requeue): the task is PENDING again, and its generation stays. */
+#include "base/log.h"
 #include "launch/command.h"
 #include "launch/executor_rows.h"
 #include "launch/host.h"
@@ -99,6 +100,14 @@ static int exit_of(const dl_launch_spec *spec, const dl_job *job, int restart)
     return code >= 0 && code < 256 && (restart < 0 || of == restart) ? code : -1;
 }
 
+/* The path of the file that says that the task was asked to stop. Returns out. */
+static const char *stop_path(char out[DL_PATH_MAX + DL_JOB_NAME_MAX + 16],
+                             const dl_launch_spec *spec, const dl_job *job)
+{
+    snprintf(out, DL_PATH_MAX + DL_JOB_NAME_MAX + 16, "%s/%s/cancelled", spec->dir, job->name);
+    return out;
+}
+
 /* A wait status as Slurm prints it, as an exit code; see wait(2). */
 static int code_of(const char *status)
 {
@@ -170,12 +179,17 @@ static void set_state(const dl_launch_spec *spec, dl_job *job, const dl_slurm_ta
         dl_job_set(job, state, -1, "%.100s", reason);
 }
 
-/* Slurm has no job of this id. Its file then is the only source. A machine without the folder does
- * not know how the job ended. */
+/* Slurm has no job of this id. Its files then are the only source. A task that is cancelled while
+ * it waits is such a job at once: Slurm removes it from its array and keeps no record of it. A
+ * machine without the folder does not know how the job ended. */
 static void set_unknown(const dl_launch_spec *spec, dl_job *job)
 {
+    char path[DL_PATH_MAX + DL_JOB_NAME_MAX + 16];
     const int written = exit_of(spec, job, -1);
-    if (written >= 0)
+    const bool by_itself = written >= 0 && written != diloco_exit_code(DILOCO_EINTERRUPTED);
+    if (!by_itself && dl_file_exists(stop_path(path, spec, job)))
+        dl_job_set(job, DL_JOB_CANCELLED, -1, "stopped on request");
+    else if (written >= 0)
         set_ended(job, written);
     else if (!has_folder(spec, job))
         dl_job_set_silent(job,
@@ -471,6 +485,22 @@ static diloco_status find_own(const char **ids, size_t *found, const dl_launch_s
     return status ? status : refused;
 }
 
+/* Record in the folders of jobs [n] that those of ids [found] were asked to stop. Both are in the
+ * same order. A machine without a folder cannot record it: the state then is that of Slurm alone.
+ */
+static void record_stop(const dl_launch_spec *spec, const dl_job *jobs, size_t n,
+                        const char *const *ids, size_t found)
+{
+    char path[DL_PATH_MAX + DL_JOB_NAME_MAX + 16];
+    for (size_t i = 0, k = 0; i < n && k < found; i++) {
+        if (ids[k] != jobs[i].id) continue;
+        k++;
+        if (has_folder(spec, &jobs[i]) && dl_file_write(stop_path(path, spec, &jobs[i]), NULL, 0))
+            dl_log(DILOCO_LOG_WARN, "%s was stopped, and may be shown as LOST: %s", jobs[i].name,
+                   diloco_error_text());
+    }
+}
+
 /* `why` keeps the refusal of an id while the other jobs are stopped. */
 static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
@@ -481,6 +511,7 @@ static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
     const diloco_status refused = find_own(ids, &found, spec, jobs, n);
     snprintf(why, sizeof why, "%s", refused ? diloco_error_text() : "");
     const diloco_status status = found ? calls_of(spec)->cancel(spec, ids, found) : DILOCO_OK;
+    if (!status) record_stop(spec, jobs, n, ids, found);
     free(ids);
     if (status) return status;
     return refused ? dl_fail(refused, "%s", why) : DILOCO_OK;

@@ -139,6 +139,40 @@ TEST(task_of_another_job_is_neither_stopped_nor_believed)
     CHECK_STR("", read_cancelled());
 }
 
+/* Slurm removes a task that waits from its array, and keeps no record of it (22.05). Rank 1 has
+ * succeeded before. */
+TEST(task_that_is_cancelled_while_it_waits_is_cancelled_and_not_lost)
+{
+    static dl_config config;
+    const dl_launch_spec spec = {
+        .run = run, .config = &config, .on = "", .dir = scratch_root, .env = none, .secrets = none};
+    dl_job jobs[2];
+    char lines[PATH_MAX + 64];
+    dl_config_init(&config);
+    CHECK(!mkdir(scratch_path("bin"), 0700) || errno == EEXIST);
+    for (uint32_t i = 0; i < 2; i++) {
+        dl_job_init(&jobs[i], run, i, 7);
+        snprintf(jobs[i].id, sizeof jobs[i].id, "17_%u", i);
+        scratch_folder(jobs[i].name);
+    }
+    scratch_write("diloco-1f0c2ab9-r1-g7/exit", "exit 0 0\n", 9);
+    snprintf(lines, sizeof lines, "echo \"$*\" >'%s'", scratch_path("waiting"));
+    replace("scancel", lines);
+    replace("sacct", "");
+    snprintf(lines, sizeof lines,
+             "[ -e '%s' ] || echo '17_0|diloco-1f0c2ab9-g7|PENDING|0|0||Priority'",
+             scratch_path("waiting"));
+    replace("squeue", lines);
+    CHECK_INT(0, setenv("PATH", scratch_path("bin"), 1));
+    CHECK_OK(dl_executor_slurm.cancel(&spec, jobs, 2));
+    CHECK_OK(dl_executor_slurm.poll(&spec, jobs, 2));
+    CHECK_STR("CANCELLED", dl_job_state_name(jobs[0].state));
+    CHECK_STR("SUCCEEDED", dl_job_state_name(jobs[1].state));
+    scratch_write("diloco-1f0c2ab9-r0-g7/exit", "exit 130 0\n", 11);
+    CHECK_OK(dl_executor_slurm.poll(&spec, jobs, 1));
+    CHECK_STR("CANCELLED", dl_job_state_name(jobs[0].state));
+}
+
 /* Poll ranks 0 to 4, which the queue has forgotten, with these lines of sacct. Rank 0 and 4 have an
  * exit file. */
 static const dl_job *poll_forgotten(const char *sacct)
@@ -193,5 +227,6 @@ TEST(forgotten_task_is_known_by_its_file_alone_without_accounting)
 TEST_MAIN(time_limit_is_rounded_up_to_whole_minutes_and_no_further,
           percent_of_the_folder_is_written_twice_for_slurm, folder_with_a_backslash_is_refused,
           task_of_another_job_is_neither_stopped_nor_believed,
+          task_that_is_cancelled_while_it_waits_is_cancelled_and_not_lost,
           accounting_tells_how_a_forgotten_task_ended,
           forgotten_task_is_known_by_its_file_alone_without_accounting)

@@ -109,6 +109,7 @@ wait "$launcher" || code=$?
 [ $code = 130 ] || fail "a cancelled launch ends with $code: $(cat launch.err)"
 expect 0 diloco launch collect cut
 [ "$(grep -c ' CANCELLED ' out)" = 2 ] || fail "not two replicas that were cancelled: $(cat out)"
+cancelled_while_waiting
 scancelled
 
 # A rank that reaches launch.timeout, which Slurm rounds up to a minute. It is awaited below, before the preemption.

@@ -184,6 +184,21 @@ scancelled() {
     [ $code = 1 ] || fail "a launch whose jobs were cancelled by another ends with $code: $(cat launch.err)"
     grep -q 'r0: CANCELLED' launch.err || fail "not said that r0 was cancelled: $(cat launch.err)"
 }
+# Tasks that a cancel stops before they have a node: Slurm keeps no record of them, and the launch knows that.
+cancelled_while_waiting() {
+    scontrol update nodename=n1,n2 state=drain reason=test
+    launcher
+    both_wait() { [ "$(squeue --noheader --array --states=PENDING | wc -l)" = 2 ]; }
+    wait_for both_wait
+    expect 0 diloco launch cancel cut
+    code=0
+    wait "$launcher" || code=$?
+    [ $code = 130 ] || fail "a launch that is cancelled while it waits ends with $code: $(cat launch.err)"
+    expect 0 diloco launch status cut
+    [ "$(grep -c ' CANCELLED ' out)" = 2 ] && ! grep -q ORPHAN out || fail "not two cancelled replicas: $(cat out)"
+    scontrol update nodename=n1,n2 state=resume
+    wait_for nodes_are idle
+}
 # Slurm waits two minutes before a requeued job starts again; an operator may shorten that. First the launcher
 # has to have seen it wait.
 start_now() { # RANK GENERATION TIMES

@@ -133,6 +133,7 @@ expect 0 diloco launch collect cut
 [ "$(grep -c ' CANCELLED ' out)" = 2 ] || fail "not two replicas that were cancelled: $(cat out)"
 
 # Cancelled by another, which is not undone.
+cancelled_while_waiting
 scancelled
 
 # A folder whose name has a pattern of Slurm, with the API and with the commands.
