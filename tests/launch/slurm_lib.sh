@@ -1,6 +1,6 @@
 # slurm_lib.sh - the tests of the executor slurm share it: a real Slurm in the test's folder, with munged, slurmctld
 # and two slurmd on loopback, and tiny.toml for it. With rest=yes slurmctld also takes JSON Web Tokens. With
-# accounting=yes slurmdbd records the jobs in a MariaDB server of this folder.
+# accounting=yes slurmdbd records the jobs in a MariaDB server of this folder. The run has 150 rounds, or $rounds.
 . "$(dirname "$0")/../e2e/lib.sh"
 
 leave_out() {
@@ -135,7 +135,7 @@ nodes_are() { [ "$(sinfo --noheader --Node --partition=low --format=%t 2>/dev/nu
 wait_for nodes_are idle
 
 # A run waits for a replica that is started again, however long that takes here.
-sed -i 's/^rounds = 6/rounds = 150/; s/^patience = 5/patience = 1200/' tiny.toml
+sed -i "s/^rounds = 6/rounds = ${rounds:-150}/; s/^patience = 5/patience = 1200/" tiny.toml
 cat >>tiny.toml <<TOML
 [launch]
 executor = "slurm"

@@ -3,6 +3,7 @@
 # launcher and of a replica, a requeue, a controller that is away, cancellation, a token that has expired. Slurm's
 # commands are not used; the run ends where an undisturbed one ends.
 rest=yes
+rounds=60 # it must last until the second kill, and then has nothing to wait for
 . "$(dirname "$0")/slurm_lib.sh"
 command -v slurmrestd >/dev/null || leave_out "needs slurmrestd"
 new_token() { scontrol token "lifespan=$1" 2>/dev/null | sed -n 's/^SLURM_JWT=//p'; }
@@ -109,7 +110,7 @@ mv away cut.launch
 # that was killed again. Then it is cancelled.
 diloco rm cut >rm.out
 rm -rf cut.launch
-sed -i 's/^rounds = 150/rounds = 9000/' tiny.toml
+sed -i 's/^rounds = 60/rounds = 9000/' tiny.toml
 scontrol token lifespan=86400 >jwt 2>/dev/null
 export SLURM_JWT_FILE="$here/jwt"
 launcher
