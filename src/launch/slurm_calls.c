@@ -34,6 +34,16 @@ void dl_slurm_job_name(char out[DL_JOB_NAME_MAX + 1], const dl_launch_spec *spec
     snprintf(out, DL_JOB_NAME_MAX + 1, "diloco-%.8s-g%u", spec->run, generation);
 }
 
+/* The words of ESLURM_ACCOUNTING_POLICY, by which Slurm refuses a job beyond a limit. */
+const char *dl_slurm_way_out(const char *words)
+{
+    return strstr(words, "accounting/QOS policy")
+               ? "; sacctmgr show assoc, or show qos, has the limits: ask for higher ones, start "
+                 "fewer "
+                 "replicas (--replicas), or set launch.account or launch.queue"
+               : "";
+}
+
 int64_t dl_slurm_minutes(const dl_config *config)
 {
     return (int64_t)((config->launch_timeout_s + 59.999) / 60);

@@ -39,8 +39,9 @@ diloco_status dl_slurm_run(dl_command_result *result, const char *const *argv, c
         return dl_fail(DILOCO_EUNREACHABLE, "%s: Slurm does not answer", argv[0]);
     if (status || result->exit_code == 0) return status;
     in_one_line(result->err);
-    status = is_refusal(result->err) ? dl_fail(DILOCO_EREFUSED, "%s", result->err)
-                                     : dl_fail(DILOCO_EUNREACHABLE, "%s: %s", argv[0], result->err);
+    status = is_refusal(result->err)
+                 ? dl_fail(DILOCO_EREFUSED, "%s%s", result->err, dl_slurm_way_out(result->err))
+                 : dl_fail(DILOCO_EUNREACHABLE, "%s: %s", argv[0], result->err);
     dl_buf_deinit(&result->out);
     return status;
 }

@@ -139,6 +139,42 @@ TEST(task_of_another_job_is_neither_stopped_nor_believed)
     CHECK_STR("", read_cancelled());
 }
 
+/* By a script in place of sbatch, with the words of Slurm 22.05. */
+TEST(limit_of_an_association_is_refused_with_the_way_out)
+{
+    static dl_config config;
+    char path[PATH_MAX + 32];
+    dl_job job;
+    const dl_launch_spec spec = {.run = run,
+                                 .config = &config,
+                                 .on = "",
+                                 .dir = scratch_path("limits"),
+                                 .program = scratch_write("program", "x", 1),
+                                 .argv = none,
+                                 .env = none,
+                                 .secrets = none};
+    dl_config_init(&config);
+    dl_job_init(&job, run, 0, 0);
+    CHECK(!mkdir(scratch_path("bin"), 0700) || errno == EEXIST);
+    snprintf(path, sizeof path, "%s:/usr/bin:/bin", scratch_path("bin"));
+    replace("squeue", "echo '9_0|other|PENDING|0|0||AssocMaxJobsLimit'");
+    replace("sbatch",
+            "echo 'sbatch: error: AssocMaxSubmitJobLimit\n"
+            "sbatch: error: Batch job submission failed: Job violates accounting/QOS policy "
+            "(job submit limit, user'\"'\"'s size and/or time limits)' >&2\nexit 1");
+    CHECK_INT(0, setenv("PATH", path, 1));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_executor_slurm.launch(&spec, &job, 1));
+    CHECK_CONTAINS("AssocMaxSubmitJobLimit", diloco_error_text());
+    CHECK_CONTAINS("time limits); sacctmgr show assoc, or show qos", diloco_error_text());
+    CHECK_STR("", job.id);
+
+    strcpy(job.id, "9_0");
+    replace("squeue", "echo '9_0|diloco-1f0c2ab9-g0|PENDING|0|0||AssocMaxJobsLimit'");
+    CHECK_OK(dl_executor_slurm.poll(&spec, &job, 1));
+    CHECK_STR("PENDING", dl_job_state_name(job.state));
+    CHECK_STR("AssocMaxJobsLimit", job.message);
+}
+
 /* Slurm removes a task that waits from its array, and keeps no record of it (22.05). Rank 1 has
  * succeeded before. */
 TEST(task_that_is_cancelled_while_it_waits_is_cancelled_and_not_lost)
@@ -227,6 +263,7 @@ TEST(forgotten_task_is_known_by_its_file_alone_without_accounting)
 TEST_MAIN(time_limit_is_rounded_up_to_whole_minutes_and_no_further,
           percent_of_the_folder_is_written_twice_for_slurm, folder_with_a_backslash_is_refused,
           task_of_another_job_is_neither_stopped_nor_believed,
+          limit_of_an_association_is_refused_with_the_way_out,
           task_that_is_cancelled_while_it_waits_is_cancelled_and_not_lost,
           accounting_tells_how_a_forgotten_task_ended,
           forgotten_task_is_known_by_its_file_alone_without_accounting)

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/host_port.h"
+#include "launch/slurm_calls.h"
 
 #include <openssl/evp.h>
 #include <pwd.h>
@@ -86,8 +87,10 @@ diloco_status dl_slurm_failed(const dl_slurm_client *c, const dl_rest_call *call
         return dl_fail(token_file() && accepted ? DILOCO_EUNREACHABLE : refused, "%s: %s",
                        diloco_error_text(), way_to_token());
     }
-    if (response->status < 500 || (code >= REFUSED_FROM && code < REFUSED_TO))
-        return dl_rest_refused(&c->rest, call, response);
+    if (response->status < 500 || (code >= REFUSED_FROM && code < REFUSED_TO)) {
+        const diloco_status refused = dl_rest_refused(&c->rest, call, response);
+        return dl_fail(refused, "%s%s", diloco_error_text(), dl_slurm_way_out(response->why));
+    }
     return dl_fail(DILOCO_EUNREACHABLE,
                    "%s: slurmrestd answered %d: %.300s; check that slurmctld answers, and that the "
                    "token of %s is valid",

@@ -192,6 +192,19 @@ TEST(forgotten_job_has_the_state_of_its_exit_file_and_another_error_may_pass)
     end_server();
 }
 
+TEST(limit_of_an_association_is_refused_with_the_way_out)
+{
+    has_version(true);
+    will_answer(
+        "500 INTERNAL ERROR",
+        "{\"errors\":[{\"error_number\":2050,\"error\":\"Job violates accounting/QOS policy "
+        "(job submit limit, user's size and/or time limits)\"}]}");
+    const dl_launch_spec spec = with_server();
+    CHECK_STATUS(DILOCO_EREFUSED, dl_executor_slurm.poll(&spec, jobs, N_JOBS));
+    CHECK_CONTAINS("time limits); sacctmgr show assoc, or show qos", diloco_error_text());
+    end_server();
+}
+
 TEST(ids_of_earlier_launches_are_found_by_name_and_rank)
 {
     has_version(true);
@@ -432,6 +445,7 @@ TEST_MAIN(refused_token_is_named_and_waited_out_only_once_another_was_accepted,
           replica_that_saved_its_state_at_the_limit_of_a_partition_is_lost_and_not_failed,
           machine_without_the_folder_does_not_guess_how_a_replica_ended,
           forgotten_job_has_the_state_of_its_exit_file_and_another_error_may_pass,
+          limit_of_an_association_is_refused_with_the_way_out,
           ids_of_earlier_launches_are_found_by_name_and_rank,
           tasks_are_stopped_one_by_one_in_v0_0_38_and_by_a_list_later,
           task_of_a_list_that_is_not_stopped_is_named,
