@@ -77,6 +77,18 @@ TEST(folder_with_a_backslash_is_refused)
     CHECK_CONTAINS("launch.dir = \"/a\\b\": Slurm writes no output", diloco_error_text());
 }
 
+TEST(machine_that_submits_no_jobs_is_refused_with_the_way_out)
+{
+    static dl_config config;
+    const dl_launch_spec spec = {.config = &config, .on = "", .dir = "/a", .secrets = none};
+    dl_config_init(&config);
+    CHECK_INT(0, setenv("PATH", scratch_folder("alone"), 1));
+    CHECK_INT(0, chmod(scratch_write("alone/sha256sum", "#!/bin/sh\n", 10), 0700));
+    CHECK_STATUS(DILOCO_EINVAL, dl_executor_slurm.check(&spec));
+    CHECK_CONTAINS("there is no program sbatch here: run diloco launch where jobs are submitted",
+                   diloco_error_text());
+}
+
 /* Put a program of Slurm, a script of sh with these lines, before the others. */
 static void replace(const char *name, const char *lines)
 {
@@ -262,6 +274,7 @@ TEST(forgotten_task_is_known_by_its_file_alone_without_accounting)
 
 TEST_MAIN(time_limit_is_rounded_up_to_whole_minutes_and_no_further,
           percent_of_the_folder_is_written_twice_for_slurm, folder_with_a_backslash_is_refused,
+          machine_that_submits_no_jobs_is_refused_with_the_way_out,
           task_of_another_job_is_neither_stopped_nor_believed,
           limit_of_an_association_is_refused_with_the_way_out,
           task_that_is_cancelled_while_it_waits_is_cancelled_and_not_lost,

@@ -87,6 +87,7 @@ expect 0 diloco launch collect cut
 [ "$(grep -c ' SUCCEEDED ' out)" = 2 ] || fail "not two replicas that have succeeded"
 expect 0 diloco launch logs cut --rank 0
 grep -q . out || fail "no output of r0"
+long_output "$(find cut.launch -path "*-r0-*/log" | sort | tail -1)" diloco launch logs cut --rank 0
 
 # On a complete run nothing is started.
 expect 0 diloco launch tiny.toml --store cut

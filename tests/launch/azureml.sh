@@ -53,7 +53,7 @@ cmp out "api/logs/$r1" || fail "not the output of r1 in pieces"
 expect_error 1 'has no output: Azure ML has no user_logs/std_log.txt of it' diloco launch logs "$store" --rank 1
 grep -v '"Authorization": "Bearer swordfish-of-azure"\|"/tenant/oauth2\|"/signed/' api/requests.jsonl >sent || true
 ! grep -I swordfish sent launch.out launch.err api/logs/* >out || fail "a secret was sent or printed"
-long_output "api/logs/$(of_rank_1 name)"
+long_logs "api/logs/$(of_rank_1 name)"
 fits azureml
 store=$(bucket other)
 cancels

@@ -65,7 +65,7 @@ expect 0 diloco launch status "$hub/cut"
 expect 0 diloco launch logs "$hub/cut" --rank 1 --follow
 grep -q . out || fail "no output of r1"
 no_secret_elsewhere secrets
-long_output "api/logs/$(of_rank_1 id)"
+long_logs "api/logs/$(of_rank_1 id)"
 
 # Cancelled.
 store=$hub/other

@@ -43,7 +43,7 @@ kill_in_outage name
 expect 0 diloco launch logs "$store" --rank 1
 grep -q . out || fail "no output of r1"
 no_secret_elsewhere
-long_output "api/sandboxes/$(of_rank_1 id)/log"
+long_logs "api/sandboxes/$(of_rank_1 id)/log"
 
 store=$hub/other
 cancels

@@ -49,7 +49,7 @@ kill_in_outage TrainingJobName
 expect 0 diloco launch logs "$store" --rank 1 --follow
 grep -q . out || fail "no output of r1"
 ! grep -qI swordfish api/requests.jsonl launch.out launch.err api/logs/* || fail "a secret was sent or printed"
-long_output "api/logs/$(of_rank_1 name)"
+long_logs "api/logs/$(of_rank_1 name)"
 fits sagemaker
 
 store=$(bucket other)

@@ -45,7 +45,7 @@ kill_in_outage name 'FAILED: To see the details'
 expect 0 diloco launch logs "$store" --rank 1
 grep -q . out || fail "no output of r1"
 no_secret_elsewhere
-long_output "api/jobs/$(of_rank_1 id)/log"
+long_logs "api/jobs/$(of_rank_1 id)/log"
 fits skypilot
 
 store=$hub/other

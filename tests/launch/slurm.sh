@@ -15,6 +15,10 @@ grep -q "^export DILOCO_TEST_WORD='\*\*\*'" out || fail "not the secret's name"
 
 # Slurm's own refusal, and after it the same command without the mistake.
 expect_error 3 'nvalid partition' diloco launch tiny.toml --store cut --set launch.queue=nowhere
+# Two launchers begin at once: the lock of the shared folder lets one of them submit.
+diloco launch tiny.toml --store cut --set launch.secrets=DILOCO_TEST_WORD >beside.out 2>beside.err &
+beside=$!
+started="$started $beside"
 launcher --set launch.secrets=DILOCO_TEST_WORD
 wait_for has_entry cut 3
 generation=1 # 0 was refused
@@ -31,9 +35,10 @@ scontrol write batch_script "$(task 0 1 | sed 's/_.*//')" - >>jobs.txt 2>/dev/nu
 ! grep -rqI swordfish slurm/state cut cut.launch/diloco-* || fail "the secret is in Slurm's state or in a log"
 ! in_arguments swordfish || fail "the secret is in a list of processes"
 
-# A launcher that is killed; the same command submits nothing.
-kill -9 "$launcher"
+# Launchers that are killed; the same command submits nothing.
+kill -9 "$launcher" "$beside" || fail "a launcher has ended: $(cat launch.err beside.err)"
 wait_for gone "$launcher"
+wait_for gone "$beside"
 launcher --set launch.secrets=DILOCO_TEST_WORD
 wait_for has_entry cut 6
 [ "$(squeue --noheader --states=all --array | wc -l)" = 2 ] || fail "submitted twice: $(squeue --array)"
@@ -97,6 +102,7 @@ expect 0 diloco launch status cut
     fail "not two replicas that have succeeded: $(tail -n 5 cut.launch/diloco-*/log launch.out)"
 expect 0 diloco launch logs cut --rank 1
 grep -q . out || fail "no output of r1"
+long_output "$(ls -td cut.launch/diloco-*-r1-g* | head -1)/log" diloco launch logs cut --rank 1
 
 # Cancelled by launch; then by scancel, which is not undone.
 diloco rm cut >rm.out

@@ -113,12 +113,18 @@ expect_error 3 'and the program is for Linux riscv64: set launch.binary' diloco 
 [ ! -e far ] || fail "a program for another machine was sent"
 expect_error 1 'r1 has no output: it was not started (not started: ' look logs refused --rank 1
 
-# The upload is cut, then made again; it is whole before it is executed.
+# The upload is cut, then made again; it is whole before it is executed. Two launchers begin at once, and start each
+# replica once.
 : >sshd/a.conf.cut-upload
+diloco launch tiny.toml --on "ssh://$a,$b" --store cut >beside.out 2>beside.err &
+beside=$!
+started="$started $beside"
 launcher cut
 wait_for has_entry cut 3
+[ -z "$(folder 0 1)$(folder 1 1)" ] || fail "two launchers at once have started a replica again"
+kill -9 "$beside" || fail "a launcher has ended: $(cat beside.err)"
 [ ! -e sshd/a.conf.cut-upload ] || fail "the upload was not cut"
-grep -q '; trying again' launch.out || fail "not said that the upload was cut"
+grep -q '; trying again' launch.out beside.out || fail "not said that the upload was cut"
 sum=$(sha256sum "$program" | cut -d' ' -f1)
 cmp -s "$program" "far/bin/$sum/diloco" || fail "the program is not where it has to be"
 
@@ -147,6 +153,7 @@ expect 0 look status cut
 [ "$(grep -c ' SUCCEEDED ' out)" = 2 ] || fail "not two replicas that have succeeded"
 expect 0 look logs cut --rank 0
 grep -q . out || fail "no output of r0"
+long_output "$(folder 0 1)/log" look logs cut --rank 0
 
 # A program that was changed there is not executed. This run ends when it is cancelled, and not before.
 diloco rm cut >rm.out

@@ -61,7 +61,7 @@ expect 0 diloco launch logs "$store" --rank 1 --follow
 cmp -s out api/logs/"${r1%-g*}-g$((${r1##*-g} + 1))" || fail "not the output of r1"
 grep -v '"Authorization": "Bearer swordfish-of-google"' api/requests.jsonl >sent
 ! grep -I 'PRIVATE KEY\|swordfish' sent launch.out launch.err api/logs/* >out || fail "a secret was sent or printed"
-long_output "api/logs/$(of_rank_1 name)"
+long_logs "api/logs/$(of_rank_1 name)"
 fits vertex
 
 store=$(bucket other)
