@@ -126,14 +126,27 @@ static diloco_status refuse_kept(const char *name)
                    name);
 }
 
+/* Does this option of another section lead to the run, or to that of a batch? The replicas keep the
+ * others that they were started with. */
+static bool leads_to_run(const char *name)
+{
+    static const char names[] = "|run.store|run.coord|run.key|job.run|general.base_path|";
+    char word[64];
+    snprintf(word, sizeof word, "|%.60s|", name);
+    return strstr(names, word) != NULL;
+}
+
 /* Refuse an option that the command line gives and that has no effect, since the launch has a value
  * of its own. */
-diloco_status dl_launched_check(const dl_config *own)
+diloco_status dl_launched_check(const dl_config *own, const char *command)
 {
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const char *name = dl_config_table.rows[i].name;
         size_t k = 0;
-        if (strncmp(name, "launch.", 7) != 0 || !is_set_here(own, name)) continue;
+        if (!is_set_here(own, name) || leads_to_run(name)) continue;
+        if (strncmp(name, "launch.", 7) != 0)
+            return dl_fail(DILOCO_EREFUSED, "%s (--set) has no effect on %s: omit it", name,
+                           command);
         while (k < N_OF_HERE && strcmp(of_here[k].name, name) != 0)
             k++;
         if (k == N_OF_HERE) return refuse_kept(name);
@@ -289,7 +302,7 @@ diloco_status dl_launched_open(dl_launched *out, const dl_args *args)
     diloco_status status = out->config && out->options
                                ? dl_settings_of_target(out->config, args)
                                : dl_fail(DILOCO_ENOMEM, "out of memory for the settings");
-    if (!status) status = unless_cancel(dl_launched_check(out->config), args);
+    if (!status) status = unless_cancel(dl_launched_check(out->config, args->command->name), args);
     if (!status) status = open_book(out);
     if (!status)
         status = unless_cancel(

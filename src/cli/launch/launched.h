@@ -46,13 +46,13 @@ dl_control dl_launched_control(dl_launched *launched);
  * book, also of launch.prices and launch.poll, and one of --set that of launch.context. Returns
  * DILOCO_EREFUSED, and names the flag that allows it. */
 DL_MUST_CHECK diloco_status dl_launched_trust(dl_config *book, const dl_config *own);
-/* dl_launched_check returns DILOCO_EREFUSED, with the name, if --set gives an option of [launch]
- * that has no effect on a launch that was made. */
-DL_MUST_CHECK diloco_status dl_launched_check(const dl_config *own);
+/* dl_launched_check returns DILOCO_EREFUSED, with the name, if --set gives an option that has no
+ * effect on a launch that was made. `command` is the name of the subcommand, such as "launch
+ * status". */
+DL_MUST_CHECK diloco_status dl_launched_check(const dl_config *own, const char *command);
 
 /* The same for the options that a subcommand takes from this machine, if `executor`, which has the
- * launch's replicas, does not use one, or the subcommand does not. `command` is its name, such as
- * "launch status". */
+ * launch's replicas, does not use one, or the subcommand does not. */
 DL_MUST_CHECK diloco_status dl_launched_check_for(const dl_config *own, const dl_executor *executor,
                                                   const char *command);
 

@@ -51,12 +51,21 @@ TEST(option_of_the_command_line_without_an_effect_is_refused)
 {
     dl_config_init(&own);
     CHECK_OK(dl_config_set(&own, "launch.gpus", "4", "--set"));
-    CHECK_STATUS(DILOCO_EREFUSED, dl_launched_check(&own));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_launched_check(&own, "launch status"));
     CHECK_CONTAINS("launch.gpus (--set) has no effect here", diloco_error_text());
     dl_config_init(&own);
+    CHECK_OK(dl_config_set(&own, "run.threads", "4", "--set"));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_launched_check(&own, "launch status"));
+    CHECK_CONTAINS("run.threads (--set) has no effect on launch status", diloco_error_text());
+    dl_config_init(&own);
+    CHECK_OK(dl_config_set(&own, "job.run", "/mnt/run", "--set"));
+    CHECK_OK(dl_config_set(&own, "run.store", "/mnt/batch", "--set"));
+    CHECK_OK(dl_launched_check(&own, "launch status"));
+    dl_config_init(&own);
     CHECK_OK(dl_config_set(&own, "launch.gpus", "4", "run.toml"));
+    CHECK_OK(dl_config_set(&own, "run.threads", "4", "run.toml"));
     CHECK_OK(dl_config_set(&own, "launch.context", "theirs", "run.toml"));
-    CHECK_OK(dl_launched_check(&own));
+    CHECK_OK(dl_launched_check(&own, "launch status"));
     dl_config_init(&book);
     CHECK_OK(dl_config_set(&book, "launch.context", "of the launch", "the launch"));
     CHECK_OK(dl_launched_trust(&book, &own));
