@@ -104,6 +104,18 @@ TEST(a_replica_has_words_variables_and_secrets_that_a_dry_run_hides)
     dl_buf_deinit(&text);
 }
 
+TEST(option_whose_value_the_backend_repeats_is_named)
+{
+    dl_config_init(&config);
+    CHECK_OK(dl_config_set(&config, "launch.region", "aws/moon-1", "test"));
+    CHECK_OK(dl_config_set(&config, "launch.image", "nowhere/none", "test"));
+    CHECK_OK(dl_config_set(&config, "launch.gpu_type", "L4", "test"));
+    CHECK_STR("launch.region", dl_cloud_blamed(&config, "Invalid region 'moon-1'"));
+    CHECK_STR("launch.image", dl_cloud_blamed(&config, "no registry has Nowhere/None"));
+    CHECK(!dl_cloud_blamed(&config, "L4 is not in aws"));
+    CHECK(!dl_cloud_blamed(&config, ""));
+}
+
 TEST(an_option_that_is_not_set_is_named_with_an_example)
 {
     CHECK_OK(dl_cloud_need("value", "launch.image", "k8s", "IMAGE"));
@@ -318,6 +330,7 @@ TEST(exit_code_at_the_end_of_a_long_reason_is_found)
 TEST_MAIN(an_exit_code_is_found_in_a_sentence, a_signal_is_a_loss_and_another_code_a_failure,
           an_unknown_state_is_named_and_counts_as_silence,
           a_replica_has_words_variables_and_secrets_that_a_dry_run_hides,
+          option_whose_value_the_backend_repeats_is_named,
           an_option_that_is_not_set_is_named_with_an_example,
           job_of_another_name_is_neither_stopped_nor_read,
           answer_without_a_name_makes_the_job_silent, output_of_a_job_of_another_name_is_not_read,
