@@ -140,7 +140,8 @@ static diloco_status read_claims(char user[256], const char *token)
     dl_buf_deinit(&text);
     if (!expires || (double)expires > dl_clock_wall()) return DILOCO_OK;
     const char *path = token_file();
-    return dl_fail(DILOCO_EREFUSED, "slurm: the token %s %.300s%shas expired: %s",
+    return dl_fail(DILOCO_EREFUSED,
+                   "slurm: the token %s %.300s%shas expired by this machine's clock: %s",
                    path ? "in" : "of", path ? path : "SLURM_JWT", path ? " (SLURM_JWT_FILE) " : " ",
                    way_to_token());
 }

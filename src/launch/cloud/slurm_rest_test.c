@@ -348,7 +348,8 @@ TEST(token_of_a_file_that_has_expired_is_waited_out_once_jobs_run)
     CHECK_STATUS(DILOCO_EREFUSED, dl_executor_slurm.check(&spec));
     CHECK_CONTAINS("jwt (SLURM_JWT_FILE) has expired", diloco_error_text());
     CHECK_STATUS(DILOCO_EUNREACHABLE, dl_executor_slurm.poll(&spec, jobs, 1));
-    CHECK_CONTAINS("jwt (SLURM_JWT_FILE) has expired: write a new one to the file, as by  scontrol "
+    CHECK_CONTAINS("jwt (SLURM_JWT_FILE) has expired by this machine's clock: write a new one to "
+                   "the file, as by  scontrol "
                    "token lifespan=SECONDS; jobs continue meanwhile",
                    diloco_error_text());
     use_file(""); /* it is just being written */
