@@ -9,12 +9,12 @@
  * Launching is once only. A lock in the shared folder keeps launchers apart, and a rank that the
  * queue has under this job name is not submitted again. Slurm requeues a job whose node failed or
  * that was preempted (--requeue): the task is PENDING again, and its generation stays. */
-#include "base/log.h"
 #include "launch/command.h"
 #include "launch/executor_rows.h"
 #include "launch/host.h"
 #include "launch/program.h"
 #include "launch/slurm_calls.h"
+#include "launch/slurm_folder.h"
 #include "launch/slurm_script.h"
 
 #include <errno.h>
@@ -85,44 +85,12 @@ static void set_ended(dl_job *job, int code)
         dl_job_set(job, code ? DL_JOB_FAILED : DL_JOB_SUCCEEDED, code, "exit code %d", code);
 }
 
-/* The exit code that the job's script wrote in the restart of this number (-1: in any); -1 if it
- * wrote none. The file of an earlier restart must not count: it is about another process. */
-static int exit_of(const dl_launch_spec *spec, const dl_job *job, int restart)
-{
-    int of = 0;
-    char path[DL_PATH_MAX + DL_JOB_NAME_MAX + 16];
-    int code = -1;
-    snprintf(path, sizeof path, "%s/%s/exit", spec->dir, job->name);
-    FILE *file = fopen(path, "re");
-    if (!file) return -1;
-    if (fscanf(file, "exit %d %d", &code, &of) != 2) code = -1;
-    fclose(file);
-    return code >= 0 && code < 256 && (restart < 0 || of == restart) ? code : -1;
-}
-
-/* The path of the file that says that the task was asked to stop. Returns out. */
-static const char *stop_path(char out[DL_PATH_MAX + DL_JOB_NAME_MAX + 16],
-                             const dl_launch_spec *spec, const dl_job *job)
-{
-    snprintf(out, DL_PATH_MAX + DL_JOB_NAME_MAX + 16, "%s/%s/cancelled", spec->dir, job->name);
-    return out;
-}
-
 /* A wait status as Slurm prints it, as an exit code; see wait(2). */
 static int code_of(const char *status)
 {
     const long how = strtol(status, NULL, 10);
     const int signal = (int)(how & 127);
     return signal ? 128 + signal : (int)(how >> 8 & 255);
-}
-
-/* Does this machine have the replica's folder? The launcher makes it before it submits the job, so
- * a machine without it does not share launch.dir. */
-static bool has_folder(const dl_launch_spec *spec, const dl_job *job)
-{
-    char path[DL_PATH_MAX + DL_JOB_NAME_MAX + 16];
-    snprintf(path, sizeof path, "%s/%s", spec->dir, job->name);
-    return access(path, F_OK) == 0;
 }
 
 /* Is the exit code in the script's file that of the job? A replica that saves its state at the
@@ -149,7 +117,7 @@ static bool read_state(dl_job_state *out, const char *word)
 static void set_state(const dl_launch_spec *spec, dl_job *job, const dl_slurm_task *q)
 {
     const char *name = q->field[DL_SLURM_STATE], *reason = q->field[DL_SLURM_REASON];
-    const int written = exit_of(spec, job, atoi(q->field[DL_SLURM_RESTARTS]));
+    const int written = dl_slurm_exit_of(spec, job, atoi(q->field[DL_SLURM_RESTARTS]));
     dl_job_state state;
     job->silent = false;
     if (!read_state(&state, name)) {
@@ -160,9 +128,10 @@ static void set_state(const dl_launch_spec *spec, dl_job *job, const dl_slurm_ta
     const int code = code_of(q->field[DL_SLURM_STATUS]);
     if (written >= 0 && ends_by_itself(spec, name))
         set_ended(job, written);
-    else if (strcmp(name, "FAILED") == 0 && !has_folder(spec, job))
+    else if (strcmp(name, "FAILED") == 0 && !dl_slurm_has_folder(spec, job))
         set_ended(job, code ? code : 1); /* 0: Slurm gave none */
-    else if (strcmp(name, "TIMEOUT") == 0 && ends_by_itself(spec, name) && !has_folder(spec, job))
+    else if (strcmp(name, "TIMEOUT") == 0 && ends_by_itself(spec, name) &&
+             !dl_slurm_has_folder(spec, job))
         dl_job_set_silent(job, "TIMEOUT; this machine has no folder %.100s with its exit code",
                           spec->dir);
     else if (strcmp(name, "FAILED") == 0)
@@ -179,19 +148,39 @@ static void set_state(const dl_launch_spec *spec, dl_job *job, const dl_slurm_ta
         dl_job_set(job, state, -1, "%.100s", reason);
 }
 
-/* Slurm has no job of this id. Its files then are the only source. A task that is cancelled while
- * it waits is such a job at once: Slurm removes it from its array and keeps no record of it. A
- * machine without the folder does not know how the job ended. */
-static void set_unknown(const dl_launch_spec *spec, dl_job *job)
+/* Has the task, which Slurm does not have, never begun as far as this machine knows? */
+static bool has_waited(const dl_launch_spec *spec, const dl_job *job)
 {
-    char path[DL_PATH_MAX + DL_JOB_NAME_MAX + 16];
-    const int written = exit_of(spec, job, -1);
+    return dl_slurm_has_folder(spec, job) && !dl_slurm_has_begun(spec, job) &&
+           !dl_slurm_was_stopped(spec, job);
+}
+
+/* Is there a task, or a rest without tasks, of the array with the number in the job's id? */
+static bool has_array(const dl_slurm_tasks *tasks, const dl_job *job)
+{
+    const size_t len = strcspn(job->id, "_");
+    for (size_t i = 0; i < tasks->n; i++) {
+        const char *id = tasks->at[i].field[DL_SLURM_ID];
+        if (strncmp(id, job->id, len) == 0 && (id[len] == '_' || !id[len])) return true;
+    }
+    return false;
+}
+
+/* Slurm has no job of this id. Its files then are the only source. A task that is cancelled while
+ * it waits is such a job at once: Slurm removes it from its array and keeps no record of it. So one
+ * that has not begun, and whose array Slurm still has, was cancelled. A machine without the folder
+ * does not know how the job ended. */
+static void set_unknown(const dl_launch_spec *spec, dl_job *job, const dl_slurm_tasks *arrays)
+{
+    const int written = dl_slurm_exit_of(spec, job, -1);
     const bool by_itself = written >= 0 && written != diloco_exit_code(DILOCO_EINTERRUPTED);
-    if (!by_itself && dl_file_exists(stop_path(path, spec, job)))
+    if (!by_itself && dl_slurm_was_stopped(spec, job))
         dl_job_set(job, DL_JOB_CANCELLED, -1, "stopped on request");
     else if (written >= 0)
         set_ended(job, written);
-    else if (!has_folder(spec, job))
+    else if (has_waited(spec, job) && has_array(arrays, job))
+        dl_job_set(job, DL_JOB_CANCELLED, -1, "cancelled while it waited");
+    else if (!dl_slurm_has_folder(spec, job))
         dl_job_set_silent(job,
                           "Slurm no longer has a job %.60s, and this machine has no folder %.100s",
                           job->id, spec->dir);
@@ -211,7 +200,7 @@ static bool is_own(const dl_launch_spec *spec, const dl_job *job, const dl_slurm
  * is not signed, and Slurm uses ids again. Then the job's file is preferred. */
 static void set_polled(const dl_launch_spec *spec, dl_job *job, const dl_slurm_task *task)
 {
-    const int written = exit_of(spec, job, -1);
+    const int written = dl_slurm_exit_of(spec, job, -1);
     if (is_own(spec, job, task))
         set_state(spec, job, task);
     else if (written >= 0)
@@ -228,12 +217,26 @@ static const dl_slurm_task *task_of(const dl_slurm_tasks *tasks, const dl_job *j
     return NULL;
 }
 
+/* List the arrays of the jobs that have never begun, by one request. */
+static diloco_status find_arrays(dl_slurm_tasks *out, const dl_launch_spec *spec,
+                                 dl_job *const *jobs, size_t n)
+{
+    size_t waited = 0;
+    dl_job *list = calloc(n, sizeof *list);
+    if (!list) return dl_fail(DILOCO_ENOMEM, "out of memory for the queue");
+    for (size_t i = 0; i < n; i++)
+        if (has_waited(spec, jobs[i])) list[waited++] = *jobs[i];
+    const diloco_status status = waited ? calls_of(spec)->find(out, spec, list, waited) : DILOCO_OK;
+    free(list);
+    return status;
+}
+
 /* The queue has forgotten these jobs. The accounting database also has what Slurm decided: that a
  * person cancelled a job, or that its time was over. A job that is running there died with the
  * controller's state. */
 static diloco_status set_forgotten(const dl_launch_spec *spec, dl_job *const *jobs, size_t n)
 {
-    dl_slurm_tasks tasks = {.n = 0};
+    dl_slurm_tasks tasks = {.n = 0}, arrays = {.n = 0};
     dl_job_state state;
     diloco_status status = DILOCO_OK;
     const char **ids = calloc(n, sizeof *ids);
@@ -241,15 +244,17 @@ static diloco_status set_forgotten(const dl_launch_spec *spec, dl_job *const *jo
     for (size_t i = 0; i < n; i++)
         ids[i] = jobs[i]->id;
     if (calls_of(spec)->recall) status = calls_of(spec)->recall(&tasks, spec, ids, n);
+    if (!status) status = find_arrays(&arrays, spec, jobs, n);
     for (size_t i = 0; !status && i < n; i++) {
         const dl_slurm_task *task = task_of(&tasks, jobs[i]);
         if (task && read_state(&state, task->field[DL_SLURM_STATE]) && dl_job_is_over(state))
             set_polled(spec, jobs[i], task);
         else
-            set_unknown(spec, jobs[i]);
+            set_unknown(spec, jobs[i], &arrays);
     }
     free(ids);
     dl_slurm_tasks_free(&tasks);
+    dl_slurm_tasks_free(&arrays);
     return status;
 }
 
@@ -485,22 +490,6 @@ static diloco_status find_own(const char **ids, size_t *found, const dl_launch_s
     return status ? status : refused;
 }
 
-/* Record in the folders of jobs [n] that those of ids [found] were asked to stop. Both are in the
- * same order. A machine without a folder cannot record it: the state then is that of Slurm alone.
- */
-static void record_stop(const dl_launch_spec *spec, const dl_job *jobs, size_t n,
-                        const char *const *ids, size_t found)
-{
-    char path[DL_PATH_MAX + DL_JOB_NAME_MAX + 16];
-    for (size_t i = 0, k = 0; i < n && k < found; i++) {
-        if (ids[k] != jobs[i].id) continue;
-        k++;
-        if (has_folder(spec, &jobs[i]) && dl_file_write(stop_path(path, spec, &jobs[i]), NULL, 0))
-            dl_log(DILOCO_LOG_WARN, "%s was stopped, and may be shown as LOST: %s", jobs[i].name,
-                   diloco_error_text());
-    }
-}
-
 /* `why` keeps the refusal of an id while the other jobs are stopped. */
 static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
@@ -511,7 +500,7 @@ static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
     const diloco_status refused = find_own(ids, &found, spec, jobs, n);
     snprintf(why, sizeof why, "%s", refused ? diloco_error_text() : "");
     const diloco_status status = found ? calls_of(spec)->cancel(spec, ids, found) : DILOCO_OK;
-    if (!status) record_stop(spec, jobs, n, ids, found);
+    if (!status) dl_slurm_record_stop(spec, jobs, n, ids, found);
     free(ids);
     if (status) return status;
     return refused ? dl_fail(refused, "%s", why) : DILOCO_OK;
@@ -543,7 +532,7 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
                           dl_job_line_fn fn, void *user)
 {
     following f = {spec, *job, fn, user};
-    if (!has_folder(spec, job))
+    if (!dl_slurm_has_folder(spec, job))
         return dl_fail(DILOCO_ENOENT,
                        "%s: its output is in the folder %.300s, which this machine does not have. "
                        "Read it on a machine that shares launch.dir",

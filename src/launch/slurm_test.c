@@ -221,6 +221,32 @@ TEST(task_that_is_cancelled_while_it_waits_is_cancelled_and_not_lost)
     CHECK_STR("CANCELLED", dl_job_state_name(jobs[0].state));
 }
 
+/* By scancel of a person. A task that has begun was not cancelled so, nor was one of an array that
+ * the controller does not have: it may have lost its state. */
+TEST(task_that_another_cancels_while_it_waits_is_cancelled_if_slurm_has_its_array)
+{
+    static dl_config config;
+    static const char *const states[] = {"CANCELLED", "LOST", "LOST"};
+    const dl_launch_spec spec = {
+        .run = run, .config = &config, .on = "", .dir = scratch_root, .env = none, .secrets = none};
+    dl_job jobs[3];
+    dl_config_init(&config);
+    CHECK(!mkdir(scratch_path("bin"), 0700) || errno == EEXIST);
+    for (uint32_t i = 0; i < 3; i++) {
+        dl_job_init(&jobs[i], run, i, 8);
+        snprintf(jobs[i].id, sizeof jobs[i].id, "%s_%u", i < 2 ? "17" : "171", i);
+        scratch_folder(jobs[i].name);
+    }
+    scratch_write("diloco-1f0c2ab9-r1-g8/log", "x", 1);
+    replace("sacct", "");
+    replace("squeue",
+            "case \"$*\" in *--name=*) echo '17|diloco-1f0c2ab9-g8|CANCELLED|0|0||None' ;; esac");
+    CHECK_INT(0, setenv("PATH", scratch_path("bin"), 1));
+    CHECK_OK(dl_executor_slurm.poll(&spec, jobs, 3));
+    for (size_t i = 0; i < 3; i++)
+        CHECK_STR(states[i], dl_job_state_name(jobs[i].state));
+}
+
 /* Poll ranks 0 to 4, which the queue has forgotten, with these lines of sacct. Rank 0 and 4 have an
  * exit file. */
 static const dl_job *poll_forgotten(const char *sacct)
@@ -278,5 +304,6 @@ TEST_MAIN(time_limit_is_rounded_up_to_whole_minutes_and_no_further,
           task_of_another_job_is_neither_stopped_nor_believed,
           limit_of_an_association_is_refused_with_the_way_out,
           task_that_is_cancelled_while_it_waits_is_cancelled_and_not_lost,
+          task_that_another_cancels_while_it_waits_is_cancelled_if_slurm_has_its_array,
           accounting_tells_how_a_forgotten_task_ended,
           forgotten_task_is_known_by_its_file_alone_without_accounting)

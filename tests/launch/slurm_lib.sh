@@ -196,6 +196,17 @@ cancelled_while_waiting() {
     [ $code = 130 ] || fail "a launch that is cancelled while it waits ends with $code: $(cat launch.err)"
     expect 0 diloco launch status cut
     [ "$(grep -c ' CANCELLED ' out)" = 2 ] && ! grep -q ORPHAN out || fail "not two cancelled replicas: $(cat out)"
+
+    # By a person, one task after the other.
+    launcher
+    wait_for both_wait
+    scancel "$(squeue --noheader --array --states=PENDING --format=%i | head -1)"
+    wait_for grep -q ': CANCELLED: cancelled while it waited' launch.out
+    scancel "$(squeue --noheader --array --states=PENDING --format=%i)"
+    code=0
+    wait "$launcher" || code=$?
+    [ $code = 1 ] || fail "a launch whose tasks were cancelled while they waited ends with $code: $(cat launch.err)"
+    ! grep -q 'LOST' launch.out || fail "a cancelled task is LOST: $(cat launch.out)"
     scontrol update nodename=n1,n2 state=resume
     wait_for nodes_are idle
 }

@@ -208,6 +208,15 @@ static diloco_status add_task(dl_slurm_tasks *out, dl_json_value record, uint64_
     return DILOCO_OK;
 }
 
+/* Append the rest of an array that has no task any more. Its id is the array's number. */
+static diloco_status add_rest(dl_slurm_tasks *out, dl_json_value record, uint64_t number)
+{
+    DL_TRY(add_task(out, record, number, 0));
+    snprintf(out->at[out->n - 1].field[DL_SLURM_ID], sizeof out->at->field[0], "%llu",
+             (unsigned long long)number);
+    return DILOCO_OK;
+}
+
 /* Is this job wanted, by the number in its id or by the name of its array? */
 static bool is_wanted(const wanted *w, const dl_job *job, uint64_t number, const char *name)
 {
@@ -230,6 +239,7 @@ static diloco_status add_record(dl_slurm_tasks *out, const wanted *w, dl_json_va
     const bool alone = dl_slurm_number(&rank, record, "array_task_id");
     char *list = alone ? NULL : dl_rest_copy(record, "array_task_string");
     diloco_status status = DILOCO_OK;
+    if (w->by_name && !alone && !(list && *list)) status = add_rest(out, record, number);
     for (size_t i = 0; !status && i < w->n; i++) {
         const dl_job *job = &w->jobs[i];
         const bool in = alone ? job->rank == rank : list && has_rank(list, job->rank);

@@ -70,13 +70,15 @@ static void end_server(void)
     script_stop(&server);
 }
 
-/* Poll all jobs; their folders exist, with the exit file of rank 3. */
+/* Poll all jobs; their folders exist, with output, and with the exit file of rank 3. */
 static void poll_all(void)
 {
     for (uint32_t i = 0; i < N_JOBS; i++) {
         char name[64];
         snprintf(name, sizeof name, "diloco-1f0c2ab9-r%u-g3", i);
         CHECK(!mkdir(scratch_path(name), 0700) || errno == EEXIST);
+        strcat(name, "/log");
+        scratch_write(name, "x", 1);
     }
     scratch_write("diloco-1f0c2ab9-r3-g3/exit", "exit 0 2\n", 9);
     const dl_launch_spec spec = with_server();
@@ -190,6 +192,24 @@ TEST(forgotten_job_has_the_state_of_its_exit_file_and_another_error_may_pass)
     CHECK_STATUS(DILOCO_EUNREACHABLE, dl_executor_slurm.poll(&spec, jobs, N_JOBS));
     CHECK_CONTAINS("500: Unable to find JobId=17: swordfish ***;", diloco_error_text());
     end_server();
+}
+
+/* By scancel of a person. The array has no task any more, so no record of one. */
+TEST(task_that_another_cancels_while_it_waits_is_cancelled)
+{
+    has_version(true);
+    will_answer("500 INTERNAL ERROR", "{\"jobs\":[],\"errors\":[{\"error_number\":2017}]}");
+    will_answer("404 NOT FOUND", "");
+    will_answer("200 OK", "{\"errors\":[]}");
+    will_answer("200 OK",
+                "{\"jobs\":[{" NAMED "17,\"array_task_id\":null,\"array_task_string\":\"\","
+                "\"job_state\":\"CANCELLED\"}]}");
+    dl_launch_spec spec = with_server();
+    spec.dir = scratch_folder("waiting");
+    scratch_folder("waiting/diloco-1f0c2ab9-r0-g3");
+    CHECK_OK(dl_executor_slurm.poll(&spec, jobs, 1));
+    end_server();
+    CHECK_STR("CANCELLED", dl_job_state_name(jobs[0].state));
 }
 
 TEST(limit_of_an_association_is_refused_with_the_way_out)
@@ -446,6 +466,7 @@ TEST_MAIN(refused_token_is_named_and_waited_out_only_once_another_was_accepted,
           replica_that_saved_its_state_at_the_limit_of_a_partition_is_lost_and_not_failed,
           machine_without_the_folder_does_not_guess_how_a_replica_ended,
           forgotten_job_has_the_state_of_its_exit_file_and_another_error_may_pass,
+          task_that_another_cancels_while_it_waits_is_cancelled,
           limit_of_an_association_is_refused_with_the_way_out,
           ids_of_earlier_launches_are_found_by_name_and_rank,
           tasks_are_stopped_one_by_one_in_v0_0_38_and_by_a_list_later,
