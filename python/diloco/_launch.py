@@ -22,7 +22,9 @@ from .errors import (Error, InvalidError, NotThereError, RefusedError, TimedOutE
 _OVER = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
 _ANSWERS_NO_STORE = 4  # the exit code of a replica whose store did not answer
 # Options that the program does not take from the store, which others may write.
-_NOT_OF_BOOK = ("launch.dir", "launch.endpoint", "launch.ssh_config")
+_NOT_OF_BOOK = ("launch.endpoint", "launch.ssh_config")
+# The executor whose cancel and logs use launch.dir of this machine. The others keep their own.
+_KEEPS_OUTPUT = "k8s"
 # Options of [launch] that a launch by a Python executor uses.
 _OF_CLASS = ("launch.executor", "launch.binary", "launch.timeout", "launch.restarts",
              "launch.lost_after", "launch.poll", "launch.env", "launch.secrets")
@@ -162,7 +164,8 @@ def _start(command: List[str], config: Any, on: str, replicas: Any, store: Any,
     if on in _registered:
         return _ByClass(prepared, is_batch, _registered[on]())
     own = [word for name in _NOT_OF_BOOK for word in sets.get(name, [])]
-    launched = _ByProgram(prepared, on, words, own)
+    folder = sets.get("launch.dir", []) if on == _KEEPS_OUTPUT else []
+    launched = _ByProgram(prepared, on, words, own, folder)
     launched.start()
     return launched
 
@@ -220,12 +223,14 @@ class Launched(abc.ABC):
 
 class _ByProgram(Launched):
     """An executor of the program; its book is in the run's store. ``own`` are the arguments for
-    options that commands about the run do not take from there."""
+    options that commands about the run do not take from there, and ``folder`` those for the
+    folder of kept output."""
 
     def __init__(self, prepared: Mapping[str, Any], on: str, words: List[str],
-                 own: List[str]) -> None:
+                 own: List[str], folder: List[str]) -> None:
         super().__init__(prepared)
         self._own = own
+        self._folder = folder
         self.backend_name = on.split("://")[0]
         net = _of_program()[self.backend_name]["net"]
         self.supports_inter_replica_network = net != "none"
@@ -248,7 +253,8 @@ class _ByProgram(Launched):
         return [Status(r["state"], r["exit_code"], r["message"]) for r in self._rows()]
 
     def stream_logs(self, rank: int, follow: bool = False) -> Iterator[str]:
-        words = [_program.path(), "launch", "logs", self.store, *self._own, "--rank", str(rank)]
+        words = [_program.path(), "launch", "logs", self.store, *self._folder, *self._own,
+                 "--rank", str(rank)]
         with subprocess.Popen([*words, *(["--follow"] if follow else [])], text=True,
                               errors="replace", stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE) as process:
@@ -263,7 +269,7 @@ class _ByProgram(Launched):
             raise Error(said.removeprefix("diloco: "))
 
     def cancel(self) -> None:
-        run_program("launch", "cancel", self.store, *self._own)
+        run_program("launch", "cancel", self.store, *self._folder, *self._own)
 
     def follow(self) -> None:
         run_program(*self._call)

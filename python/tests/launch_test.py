@@ -78,7 +78,8 @@ class OfTheProgram(Folder):
 RECORDER = """#!/bin/sh
 echo "$*" >>calls
 case "$*" in
-*executors*) echo '[{"name":"k8s","net":"private-ip"}]' ;;
+*executors*) echo '[{"name":"k8s","net":"private-ip"},{"name":"local","net":"private-ip"}]' ;;
+*"launch status"*) echo '{"replicas":[]}' ;;
 *--prepare*) echo '{"store":"s3://bucket/run","run":"1f0c2ab9"}' ;;
 esac
 """
@@ -94,17 +95,22 @@ class Arguments(Folder):
         patch.start()
         self.addCleanup(patch.stop)
 
-    def check(self, options, words):
-        """After a launch with these options cancel() and stream_logs() have these words."""
-        launched = diloco.launch("run.toml", on="k8s", options=options)
+    def check(self, options, words, to_status=None, on="k8s"):
+        """After a launch with these options cancel() and stream_logs() have these words, and poll() has those of
+        `to_status`."""
+        launched = diloco.launch("run.toml", on=on, options=options)
         launched.cancel()
         self.assertEqual(list(launched.stream_logs(1)), [])
-        self.assertEqual(pathlib.Path("calls").read_text("utf-8").splitlines()[-2:],
-                         [f"launch cancel s3://bucket/run{words}", f"launch logs s3://bucket/run{words} --rank 1"])
+        self.assertEqual(launched.poll(), [])
+        to_status = words if to_status is None else to_status
+        self.assertEqual(pathlib.Path("calls").read_text("utf-8").splitlines()[-3:],
+                         [f"launch cancel s3://bucket/run{words}", f"launch logs s3://bucket/run{words} --rank 1",
+                          f"launch status s3://bucket/run{to_status} --set launch.prices= --json"])
 
     def test_options_that_no_book_may_name_are_those_of_the_launch(self):
         self.check(None, "")
-        self.check({"launch.dir": pathlib.Path("/kept"), "launch.poll": 1}, " --set launch.dir=/kept")
+        self.check({"launch.dir": pathlib.Path("/kept"), "launch.poll": 1}, " --set launch.dir=/kept", to_status="")
+        self.check({"launch.dir": "/far"}, "", on="local")  # in the book
         self.check({"launch.ssh_config": "c", "launch.endpoint": "https://a"},
                    " --set launch.endpoint=https://a --set launch.ssh_config=c")
 
