@@ -68,6 +68,14 @@ function(dl_program target)
   endforeach()
 endfunction()
 
+# dl_link_quickly(name): with lld where it is, in a quarter of ld's time. There are 350 test programs.
+find_program(DILOCO_LLD ld.lld)
+function(dl_link_quickly target)
+  if(DILOCO_LLD)
+    target_link_options(${target} PRIVATE -fuse-ld=lld)
+  endif()
+endfunction()
+
 # dl_test(name SOURCES … FOLDERS …): the same, linked with cmocka and known to CTest. The test's own
 # sources are compiled with -O1, in a third of the time; the code under test is in the folders. At
 # -O1 gcc does not know the range of an index, and takes every "r%d" for one that may be cut off.
@@ -77,6 +85,7 @@ function(dl_test target)
     -O1 $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_link_libraries(${target} PRIVATE cmocka)
+  dl_link_quickly(${target})
   set_target_properties(${target} PROPERTIES DL_NO_PARSER TRUE)
   add_test(NAME ${target} COMMAND ${target} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${target} PROPERTIES TIMEOUT ${dl_test_seconds})
