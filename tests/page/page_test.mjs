@@ -80,6 +80,7 @@ const until = async (what, is, limit = 120) => {
 };
 const address = (server) => until("the server's address", () => (server.said.match(/http:\/\/\S+#token=\S+|http:\/\/[\d.:]+(?=\/NAME)/) || [])[0]);
 const entries = (store) => { try { return readdirSync(join(work, store, "log")).length; } catch { return 0; } };
+const generations = (store) => { try { return readdirSync(join(work, store, "gen")).length; } catch { return 0; } };
 const must = (is, text) => { if (!is) throw new Error(text); };
 
 // A fake run, on the first entry of a real one.
@@ -159,7 +160,7 @@ const cases = {
 
   async lost_replica_is_named_with_what_the_run_does() {
     const run = train("lost", "--set", "trainer.rounds=4000", "--replicas", "3", "--set", "run.replicas=4");
-    await until("the run", () => existsSync(join(work, "lost/run.json")));
+    await until("three replicas", () => generations("lost") === 3); // join takes a name that is free
     const fourth = start("join", "lost", "--set", "data.train_path=text.txt", "--quiet");
     await until("two entries", () => entries("lost") >= 2);
     const words = readFileSync(`/proc/${children(fourth.pid)[0]}/cmdline`, "utf8").split("\0");
