@@ -58,7 +58,8 @@ diloco train tiny.toml $short --set trainer.rounds=8 --store mixed --set run.rep
     --set trainer.device=cuda --record card.jsonl >card.out 2>&1 &
 card=$!
 started=$card
-wait_for test -e mixed/run.json
+wait_for test -e mixed/gen/r0.0000
+wait_for test -e mixed/gen/r1.0000 # join takes a name that is free
 diloco join mixed --set data.train_path=text.txt --record cpu.jsonl >cpu.out 2>&1 &
 cpu=$!
 started="$started $cpu"

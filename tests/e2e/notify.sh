@@ -55,7 +55,7 @@ HOOK="http://127.0.0.1:$(cat hook.port)/secret-path" DILOCO_NOTIFY_TOKEN=swordfi
     --set run.notify=env:HOOK >out 2>err &
 train=$!
 started="$started $train"
-while [ ! -e d/run.json ]; do sleep 0.05; done
+wait_for test -e d/gen/r0.0000 # join takes a name that is free
 diloco join d --replicas 1 --quiet --set data.train_path=text.txt >join.out 2>&1 &
 join=$!
 started="$started $join"
