@@ -1,7 +1,8 @@
 #!/bin/sh
 # test.sh BUILD [CTEST-ARGUMENT…]: run the tests of a build folder; list those that were left out;
-# end with "N passed, N failed". One more test than cores at a time: many wait for servers and for
-# one another. A report of a sanitizer fails too, also of a process that no test waits for.
+# end with "N passed, N failed". A core has four slots: a test that computes takes two, and one that
+# mostly waits, for servers and replicas, takes one (tests/CMakeLists.txt). A report of a sanitizer
+# fails too, also of a process that no test waits for.
 set -u
 build=$1
 shift
@@ -19,7 +20,7 @@ export TSAN_OPTIONS="log_path=$reports/thread:allocator_may_return_null=1"
 
 temporary=$build/Testing/Temporary
 rm -f "$temporary/LastTestsFailed.log"
-ctest --test-dir "$build" --output-on-failure -j "$(($(nproc) + 1))" "$@" 2>&1 | tee "$out" |
+ctest --test-dir "$build" --output-on-failure -j "$((4 * $(nproc)))" "$@" 2>&1 | tee "$out" |
     grep -v '^Internal ctest\|^Total Test time\|^$'
 
 passed=$(grep -c ' Passed ' "$out")
