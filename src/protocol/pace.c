@@ -327,8 +327,23 @@ void dl_pace_apply(dl_pace *p, uint64_t entry, uint32_t fragment, bool commit, b
     rules_of(p)->apply(p, entry, fragment, commit, counted);
 }
 
+/* Returns whether an earlier generation has captured the entry at this position, after the save
+ * that this resume began from. With overlap the save precedes the capture. The steps after it are
+ * trained again from the same tensors, and then adopt the entry where the earlier generation did.
+ */
+static bool was_captured(const dl_pace *p, uint64_t entry, bool counted)
+{
+    return p->reading && counted && p->schedule.delay > 0 && !p->one_by_one && !some_behind(p) &&
+           entry == p->n_captured && p->n_captured - p->next_adopt < p->n_captures &&
+           p->position == dl_schedule_capture(&p->schedule, entry);
+}
+
 static void apply(dl_pace *p, uint64_t entry, uint32_t fragment, bool commit, bool counted)
 {
+    if (was_captured(p, entry, counted)) {
+        const dl_pace_capture gone = {.entry = entry, .position = p->position, .gone = true};
+        p->captures[p->n_captured++ % p->n_captures] = gone;
+    }
     dl_pace_capture *capture = capture_of(p, entry);
     if (capture) {
         capture->fragment = fragment;

@@ -469,6 +469,51 @@ TEST(p16_resume_has_the_earlier_generations_entries_in_flight)
     end(&before), end(&after);
 }
 
+/* The save precedes the capture. The steps after it are trained again, and adopt where they did. */
+TEST(p16_resume_adopts_a_capture_after_the_save_where_it_was_adopted)
+{
+    static const dl_schedule one = {.interval = 100, .n_fragments = 1, .delay = 60};
+    for (int counted = 0; counted < 2; counted++) {
+        scene before, after;
+        dl_pace_saved saved;
+        begin(&before, one, "adopt");
+        train_to(&before, 100);
+        CHECK(!save(&before, &saved));
+        begin(&after, one, "adopt");
+        dl_pace_resume(&after.pace, &saved);
+        after.pace.reading = true;
+        apply(&after, 0, true, counted);
+        dl_pace_caught_up(&after.pace);
+        if (counted) {
+            train_to(&after, 160);
+            CHECK_INT(DL_ADOPT_MIX, adopt(&after, 0));
+            train_to(&after, 200);
+            CHECK(!capture(&after, 1)->mute);
+        } else {
+            check_stop(&after, DL_STOP_JUMP, 1);
+        }
+        end(&before), end(&after);
+    }
+}
+
+/* Only the capture of the saved due point is repeated with its bits. */
+TEST(p16_resume_from_an_older_save_jumps)
+{
+    static const dl_schedule one = {.interval = 100, .n_fragments = 1, .delay = 60};
+    scene before, after;
+    dl_pace_saved saved;
+    begin(&before, one, "adopt");
+    before.pace.position = 99;
+    CHECK(!save(&before, &saved));
+    begin(&after, one, "adopt");
+    dl_pace_resume(&after.pace, &saved);
+    after.pace.reading = true;
+    apply(&after, 0, true, true);
+    dl_pace_caught_up(&after.pace);
+    check_stop(&after, DL_STOP_JUMP, 1);
+    end(&before), end(&after);
+}
+
 TEST(p16_without_overlap_a_capture_that_is_not_decided_is_repeated)
 {
     scene before, after;
@@ -564,6 +609,8 @@ TEST_MAIN(without_overlap_a_due_point_is_a_capture_and_then_an_adoption_that_wai
           p14_a_joiner_is_mute_until_it_has_H_minus_tau_steps_on_a_fragment,
           p14_joining_replica_knows_its_first_whole_contribution, p14_awaited_replica_is_never_mute,
           p16_resume_has_the_earlier_generations_entries_in_flight,
+          p16_resume_adopts_a_capture_after_the_save_where_it_was_adopted,
+          p16_resume_from_an_older_save_jumps,
           p16_without_overlap_a_capture_that_is_not_decided_is_repeated,
           p3_resume_knows_which_fragments_have_to_adopt_theta,
           p14_a_resume_knows_since_when_it_trains_on_a_fragment,

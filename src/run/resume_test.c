@@ -139,6 +139,19 @@ TEST(p16_residual_survives_a_kill_without_overlap)
     }
 }
 
+/* Each generation resumes from the save of a due point, which precedes the capture. */
+TEST(p16_a_replica_killed_during_overlap_resumes_with_its_bits)
+{
+    for (uint64_t after = 4; after <= 6; after++) {
+        toy whole[CREW], parts[CREW];
+        two_runs(whole, parts, (const char *const[]){"server.diloco.overlap_steps", "2", NULL});
+        parts[0].stop_after = after;
+        parts[1].stop_after = 10 - after;
+        live_both_as(parts, live_and_be_killed);
+        check_same(whole, parts);
+    }
+}
+
 /* The second step of this process reaches the due point; the other replica never does. */
 static double step_and_interrupt(toy *t, const diloco_run_info *now)
 {
@@ -291,6 +304,7 @@ TEST_MAIN(an_extension_that_is_killed_has_the_samples_and_bits_of_one_long_run,
           p16_residual_with_contributions_in_flight_is_saved,
           p16_the_residual_of_a_blocking_entry_is_kept,
           p16_residual_survives_a_kill_without_overlap,
+          p16_a_replica_killed_during_overlap_resumes_with_its_bits,
           p16_residual_of_a_replica_stopped_while_it_waits_is_saved,
           p16_residual_of_a_round_in_flight_is_saved,
           p16_eager_resumes_with_its_own_momentum_and_weight)
