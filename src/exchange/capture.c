@@ -115,6 +115,28 @@ static void form_piece(const pass *p, size_t i, size_t skip, size_t n)
         narrow_delta(g, before, after, n, narrow_type(x, i));
     else
         dl_delta(g, before, after, n);
+    float *copy = x->capture.copies ? x->capture.copies[x->capture.tensor_of[i]] : NULL;
+    if (copy) memcpy(copy + skip, after, n * sizeof *copy);
+}
+
+void dl_exec_copy_to(dl_exec *x, void **places)
+{
+    x->capture.copies = places;
+}
+
+/* The floats of the fragment were copied in the pass over them. This copies its integers and
+ * booleans, and ends the copies. */
+static void finish_copies(dl_exec *x, uint32_t fragment)
+{
+    void **places = x->capture.copies;
+    for (size_t i = x->capture.first[fragment]; places && i < x->capture.first[fragment + 1]; i++) {
+        const dl_local_tensor *t = &x->capture.local[i];
+        void *place = places[x->capture.tensor_of[i]];
+        const size_t size = t->region == DL_INTEGERS ? sizeof(int64_t) : 1;
+        if (place && is_discrete(t)) memcpy(place, t->data, t->count * size);
+        places[x->capture.tensor_of[i]] = NULL;
+    }
+    x->capture.copies = NULL;
 }
 
 /* Copies the fragment's integers and booleans in the manifest's order. They are sent as values, not
@@ -202,12 +224,13 @@ diloco_status dl_exec_capture(dl_exec *x, uint64_t entry, uint32_t fragment,
                               const dl_train_stats *stats)
 {
     dl_capture *c = &x->capture.at[entry % x->capture.n];
-    DL_TRY(dl_mirrors_pull(x->a.mirrors, (int)fragment));
+    if (!x->capture.copies) DL_TRY(dl_mirrors_pull(x->a.mirrors, (int)fragment));
     /* The free copy of the state serves as memory. The two copies alternate, so its address differs
      * between entries. */
     if (x->capture.shares_next) c->g = x->state.next[fragment].theta;
     const size_t bad = form_g(x, fragment, c->g, &c->norm);
     copy_discrete(x, fragment, c->discrete);
+    finish_copies(x, fragment);
     c->entry = entry;
     c->fragment = fragment;
     c->restored = c->confirmed = false;

@@ -434,7 +434,51 @@ TEST(a_movement_that_is_not_finite_is_refused_by_name)
     end_world(&w);
 }
 
-TEST_MAIN(p20_capture_survives_the_computation_of_anothers_entry,
+/* ---- the copy for a save beside training */
+
+TEST(capture_copies_the_tensors_of_its_fragment_in_the_same_pass)
+{
+    world w;
+    make_world(&w, "f32", "0");
+    for (int i = 0; i < N_B; i++)
+        w.b[i] = (float)i / 8;
+    w.counts[1] = 1 << 20;
+    float b[N_B] = {0}, unused[N] = {0};
+    int64_t counts[2] = {0};
+    void *places[3] = {unused, b, counts};
+    dl_exec_copy_to(w.exec, places);
+    capture(&w, 1, B);
+    CHECK_BYTES(w.b, b, sizeof b);
+    CHECK_BYTES(w.counts, counts, sizeof counts);
+    CHECK(places[0] == unused && !places[1] && !places[2]); /* the rest is the caller's */
+    CHECK(0 == unused[0]);
+    w.b[0] = 7;
+    places[1] = b;
+    capture(&w, 1, B); /* the copies have ended */
+    CHECK(0 == b[0]);
+    end_world(&w);
+}
+
+/* The floats of the captures, and what belongs to them, are saved only if one is in flight. */
+TEST(captures_are_in_use_while_one_of_them_is_in_flight)
+{
+    world w;
+    make_world(&w, "f32", "0");
+    const dl_exec_private *p = dl_exec_private_at(w.exec, 0);
+    CHECK(p && p->in_use);
+    dl_exec_pack_in_flight(w.exec, 0);
+    CHECK(!*p->in_use);
+    capture(&w, 0, A);
+    dl_exec_pack_in_flight(w.exec, 0);
+    CHECK(*p->in_use);
+    dl_exec_pack_in_flight(w.exec, 1); /* entry 0 is adopted */
+    CHECK(!*p->in_use);
+    end_world(&w);
+}
+
+TEST_MAIN(capture_copies_the_tensors_of_its_fragment_in_the_same_pass,
+          captures_are_in_use_while_one_of_them_is_in_flight,
+          p20_capture_survives_the_computation_of_anothers_entry,
           p17_residual_is_added_to_the_next_contribution,
           p17_an_entry_that_does_not_count_it_leaves_the_residual,
           p17_after_an_abort_the_same_movement_is_sent_once_more_and_not_twice_as_much,

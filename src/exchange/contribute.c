@@ -497,15 +497,17 @@ diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *
 
 /* A capture's facts are saved as the header of its contribution. An empty slot has zeros, which no
  * header begins with. */
-void dl_exec_pack_in_flight(dl_exec *x)
+void dl_exec_pack_in_flight(dl_exec *x, uint64_t next_adopt)
 {
+    x->capture.in_flight = false;
     for (size_t i = 0; i < x->capture.n; i++) {
         const dl_capture *c = &x->capture.at[i];
         const object_name of = {
             .entry = c->entry, .fragment = c->fragment, .generation = x->a.self};
         unsigned char *head = x->capture.heads + i * DL_CONTRIBUTION_HEADER;
         memset(head, 0, DL_CONTRIBUTION_HEADER);
-        if (!c->there || !x->capture.keeps_in_flight) continue;
+        if (!c->there || c->entry < next_adopt || !x->capture.keeps_in_flight) continue;
+        x->capture.in_flight = true;
         const dl_contribution facts = describe(x, &of, c, 0);
         dl_contribution_write_header(head, &facts);
     }

@@ -71,10 +71,11 @@ static void lay_out_captures(dl_exec *x, dl_arena *arena)
     /* Otherwise nothing is in flight when the state is saved, or a resume drops it. */
     x->capture.keeps_in_flight = x->mode->keeps_in_flight && !x->capture.shares_next;
     if (!x->capture.keeps_in_flight) return;
+    const bool *in_use = &x->capture.in_flight;
     const dl_exec_private all[] = {
-        {"diloco.under_way", g, floats * sizeof *g, true},
-        {"diloco.under_way_discrete", d, n * discrete, false},
-        {"diloco.under_way_heads", x->capture.heads, n * DL_CONTRIBUTION_HEADER, false}};
+        {"diloco.under_way", g, floats * sizeof *g, true, in_use},
+        {"diloco.under_way_discrete", d, n * discrete, false, in_use},
+        {"diloco.under_way_heads", x->capture.heads, n * DL_CONTRIBUTION_HEADER, false, in_use}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (all[i].len) x->capture.privates[x->capture.n_privates++] = all[i];
 }

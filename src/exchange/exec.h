@@ -60,6 +60,10 @@ dl_generation dl_exec_self(const dl_exec *exec);
  * finite. */
 DL_MUST_CHECK diloco_status dl_exec_capture(dl_exec *exec, uint64_t entry, uint32_t fragment,
                                             const dl_train_stats *stats);
+/* The next capture also copies each captured tensor i to places[i], unless that is NULL, and sets
+ * it to NULL. So the tensors are read once for both. The trainer's values are in host memory
+ * already, and are not pulled again. NULL ends it. `places` is borrowed until then. */
+void dl_exec_copy_to(dl_exec *exec, void **places);
 /* Copies theta into the fragment's local tensors, which keep the part `mix` of their own values
  * (docs/architecture.md section 2). */
 void dl_exec_adopt(dl_exec *exec, uint32_t fragment, float mix);
@@ -80,13 +84,14 @@ typedef struct dl_exec_private {
     void *data;
     size_t len;
     bool f32;
+    const bool *in_use; /* false: there is nothing to save; NULL: there always is */
 } dl_exec_private;
 enum { DL_EXEC_MAX_PRIVATES = 7 };
 const dl_exec_private *dl_exec_private_at(const dl_exec *exec, size_t i);
 /* Call the first before these arrays are saved, and the second after they are loaded, before the
- * first REJOIN. Captures in flight are then in flight again. Returns DILOCO_EPROTO if a saved
- * capture is invalid. */
-void dl_exec_pack_in_flight(dl_exec *exec);
+ * first REJOIN. Captures in flight, those of entries from next_adopt on, are then in flight again.
+ * Returns DILOCO_EPROTO if a saved capture is invalid. */
+void dl_exec_pack_in_flight(dl_exec *exec, uint64_t next_adopt);
 DL_MUST_CHECK diloco_status dl_exec_unpack_in_flight(dl_exec *exec);
 
 /* Returns the residual of error feedback, f32[n], or NULL. With logical clients it belongs to the

@@ -99,6 +99,8 @@ typedef struct dl_capture_part {
     size_t n;
     bool shares_next;     /* the one capture is in the state's free copy */
     bool keeps_in_flight; /* captures are saved with the local state */
+    bool in_flight;       /* there is one to save */
+    void **copies;        /* [n_tensors] dl_exec_copy_to's places; NULL: none */
     bool unpacked;        /* captures in flight belong to the state that is loaded next */
     /* [n] of DL_CONTRIBUTION_HEADER bytes: a capture's facts in the form of its contribution's
      * header, saved beside its arrays. Zeros: no capture. */

@@ -60,71 +60,6 @@ static diloco_status wait_for(dl_driver *d, const dl_stop *stop)
 
 /* ---- stops ------------------------------------------------------------------------------ */
 
-/* Saves once in run.save_every rotations (P16). If that is each rotation and a residual would not
- * be consistent later, it saves at every entry. */
-static bool save_is_due(const dl_driver *d, uint64_t entry)
-{
-    const uint64_t every = d->a.save_every;
-    if (every == 1 && d->a.run->config.error_feedback > 0) return true;
-    return entry % (d->pace.schedule.n_fragments * every) == 0;
-}
-
-/* Captures under the lock, and wakes the exchange to upload the capture. The time of the capture
- * begins the measured trip of the contribution (upload_latency.h). */
-static diloco_status take_now(dl_driver *d, uint64_t entry)
-{
-    dl_driver_lock(d);
-    const diloco_status status = dl_stop_capture(&d->stops, entry);
-    dl_upload_latency_captured(&d->latency, entry, dl_clock_now());
-    atomic_store(&d->thread.was_taken, true);
-    if (d->thread.beside) pthread_cond_broadcast(&d->thread.moved_on);
-    dl_driver_unlock(d);
-    return status;
-}
-
-static void warn_full(void *driver, const char *why)
-{
-    dl_driver *d = driver;
-    const dl_event_context context = {.replica = d->a.self.replica};
-    dl_event_warn(d->a.record, &context, "unreachable", why);
-}
-
-static diloco_status save_here(void *driver)
-{
-    const dl_driver *d = driver;
-    return d->a.save(d->a.user);
-}
-
-/* Saves the local state. If the disk is full, it retries for run.store_timeout, as with a store; an
- * interrupt ends that. Nothing is uploaded meanwhile. */
-static diloco_status save(dl_driver *d)
-{
-    const dl_saver_args args = {
-        .write = save_here, .full = warn_full, .user = d, .patience_s = d->a.store_timeout_s};
-    return dl_saver_save(&args, d->a.interrupted);
-}
-
-/* Copies the local state, and lets the saver write it. Its contribution is not uploaded before that
- * is done (driver_exchange.c: contribute). The copy of the last save is written first. */
-static diloco_status save_beside(dl_driver *d)
-{
-    DL_TRY(dl_saver_wait(d->saver, d->a.interrupted));
-    DL_TRY(d->a.copy(d->a.user));
-    dl_saver_begin(d->saver);
-    return DILOCO_OK;
-}
-
-/* Saves before anything of the capture is uploaded. If no other thread uploads, it saves after the
- * capture. Then the residual of a later generation moves on by that capture, too (P16, P17). An
- * exchange with its own thread may upload the capture at once, so the save precedes it there. */
-static diloco_status capture(dl_driver *d, uint64_t entry)
-{
-    const bool saves = save_is_due(d, entry);
-    if (saves && d->thread.beside) DL_TRY(d->saver ? save_beside(d) : save(d));
-    DL_TRY(take_now(d, entry));
-    return saves && !d->thread.beside ? save(d) : DILOCO_OK;
-}
-
 /* Writes the record's line for an adoption. A run without overlap has no such lines. */
 static void note_adoption(dl_driver *d, const dl_adopted *a, double waited_s, uint64_t proposed)
 {
@@ -200,7 +135,7 @@ static diloco_status live(dl_driver *d)
         case DL_STOP_CAPTURE:
             /* P4.3: the fragment's previous entry may still be open. */
             if (!ready) DL_TRY(wait_for(d, &stop));
-            DL_TRY(capture(d, stop.entry));
+            DL_TRY(dl_driver_save_and_capture(d, stop.entry));
             break;
         case DL_STOP_ADOPT:
             before = d->trainer.waited_s;
@@ -228,7 +163,7 @@ diloco_status dl_driver_capture(dl_driver *d)
         const bool ready = dl_pace_ready(&d->pace, stop);
         dl_driver_unlock(d);
         if (d->trainer.over || stop.kind != DL_STOP_CAPTURE || !ready) return DILOCO_OK;
-        DL_TRY(capture(d, stop.entry));
+        DL_TRY(dl_driver_save_and_capture(d, stop.entry));
     }
 }
 
@@ -279,11 +214,6 @@ void dl_driver_halt(dl_driver *d)
     dl_driver_settle(d);
     dl_exchange_stop(d);
     dl_background_settle(d->background);
-}
-
-void dl_driver_await_save(dl_driver *d)
-{
-    (void)!dl_saver_wait(d->saver, NULL);
 }
 
 void dl_driver_hold(dl_driver *d)
@@ -485,19 +415,6 @@ static diloco_status make_sending(dl_driver *d)
     return dl_sending_create(&d->sending, &args);
 }
 
-static diloco_status write_state(void *driver)
-{
-    dl_driver *d = driver;
-    return d->a.write(d->a.user);
-}
-
-static diloco_status make_saver(dl_driver *d)
-{
-    const dl_saver_args args = {
-        .write = write_state, .full = warn_full, .user = d, .patience_s = d->a.store_timeout_s};
-    return dl_saver_create(&d->saver, &args);
-}
-
 /* The background threads start last, because snapshots and heartbeats read the exchange's state. */
 static diloco_status make(dl_driver *d)
 {
@@ -512,7 +429,7 @@ static diloco_status make(dl_driver *d)
     DL_TRY(make_pace(d));
     DL_TRY(dl_exchange_create(d));
     if (dl_exec_puts_ahead(d->a.exec)) DL_TRY(make_sending(d));
-    if (d->a.copy) DL_TRY(make_saver(d));
+    if (d->a.saves.copy) DL_TRY(dl_driver_make_saver(d));
     return dl_background_create(&d->background, &background);
 }
 

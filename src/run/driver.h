@@ -14,6 +14,23 @@
 #include <stdatomic.h>
 
 typedef struct dl_driver dl_driver;
+enum { DL_NO_FRAGMENT = -1 };
+
+/* How the local state is saved. `save` does it before an entry is captured.
+ *
+ * The others do it beside training; all NULL: training waits for saves. `pull` gets the trainer's
+ * values from their devices. Between dl_driver_hold and dl_driver_release, `copy` copies all to a
+ * slot, except the floats of a fragment that is captured next (DL_NO_FRAGMENT: none), and `rest`
+ * what the capture has not copied. `write` writes the slot, on another thread. has_room: whether
+ * there is memory for a second slot. */
+typedef struct dl_driver_saves {
+    diloco_status (*save)(void *user);
+    bool (*has_room)(void *user);
+    diloco_status (*pull)(void *user);
+    diloco_status (*copy)(void *user, int slot, int fragment);
+    void (*rest)(void *user, int slot);
+    diloco_status (*write)(void *user, int slot);
+} dl_driver_saves;
 
 typedef struct dl_driver_args {
     dl_store *store; /* the exchange's handle; borrowed, as all pointers here */
@@ -28,11 +45,7 @@ typedef struct dl_driver_args {
     bool beside;         /* the exchange has a thread of its own */
     double (*lr)(void *user, uint64_t entry);
     void *lr_user;
-    /* Saves the local state before an entry is captured. */
-    diloco_status (*save)(void *user);
-    /* The same in two halves, the second beside training; both NULL: training waits for saves. */
-    diloco_status (*copy)(void *user);
-    diloco_status (*write)(void *user); /* on another thread */
+    dl_driver_saves saves;
     /* Federated; NULL: does nothing. The open entry waits: train one of its sampled clients.
      * *worked: it is worth looking again. */
     diloco_status (*work)(void *user, bool *worked);

@@ -107,7 +107,7 @@ static diloco_status take_snapshot(dl_driver *d, const dl_request *request)
 static void contribute(dl_driver *d, const dl_request *request, dl_reply *reply, dl_time until)
 {
     d->exchange.puts = false;
-    reply->status = dl_saver_wait(d->saver, NULL); /* P16 */
+    reply->status = dl_saver_wait(d->saver, request->entry, NULL); /* P16 */
     if (reply->status) return;
     if (d->sending && dl_sending_now(d->sending) == 1 + request->entry) {
         while (dl_sending_wait(d->sending, SLICE) && !is_to_stop(d))

@@ -1,6 +1,7 @@
 /* driver_parts.h - the structure of a driver, which only its own source files use.
  *
  *     driver.c           the trainer's half: counts steps, captures, adopts, jumps, waits
+ *     driver_save.c      its captures, and the saves that belong to them
  *     driver_exchange.c  the exchange's half: carries out the machine's requests, one by one
  *     driver_record.c    the record's lines for the machine's notes
  *
@@ -42,6 +43,7 @@ typedef struct dl_driver_outcome {
  * that training has waited for the exchange. */
 typedef struct dl_driver_trainer {
     bool over;
+    bool warned_slow; /* of a disk that is slower than the due points: once */
     dl_divergence divergence;
     double waited_s;
 } dl_driver_trainer;
@@ -118,6 +120,12 @@ dl_store_counters dl_exchange_traffic(const dl_driver *d);
 dl_store_speed dl_exchange_speed(const dl_driver *d);
 void dl_driver_on_note(void *driver, const dl_note *n);
 void dl_driver_on_move(void *driver, const dl_transition *move);
+
+/* ---- driver_save.c ---- */
+
+/* Captures at the due point of an entry, and saves the private state if that is due. */
+DL_MUST_CHECK diloco_status dl_driver_save_and_capture(dl_driver *d, uint64_t entry);
+DL_MUST_CHECK diloco_status dl_driver_make_saver(dl_driver *d);
 
 /* ---- driver_exchange.c ---- */
 

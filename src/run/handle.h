@@ -91,6 +91,7 @@ typedef struct dl_run_room {
     dl_hash *bases;            /* [P] */
     dl_pace_capture *captures; /* [DL_PACE_MAX_CAPTURES] */
     dl_pace_fragment *paces;   /* [P] */
+    void **places;             /* [n_tensors] in a copy of the private state */
 } dl_run_room;
 
 /* Flags that diloco_run_interrupt sets from any thread or a signal handler. */
@@ -135,8 +136,15 @@ struct diloco_run {
     dl_run_calls calls;
 };
 
-/* join.c: saves the local state. */
+/* ---- save_local.c */
+
+/* Saves the local state. */
 DL_MUST_CHECK diloco_status dl_run_save_local(diloco_run *run);
+/* Sets what a driver needs for saves at due points. */
+void dl_run_set_saves(diloco_run *run, dl_driver_args *args);
+/* Returns empty facts with the run's own arrays. */
+dl_local_facts dl_run_facts_room(diloco_run *run);
+
 /* join.c: undoes the join. NULL fields are fine. */
 void dl_run_unjoin(diloco_run *run);
 

@@ -95,16 +95,6 @@ static void take_progress(diloco_run *run, const dl_local_facts *f)
     }
 }
 
-/* Returns empty facts whose arrays are the run's own. They are allocated once (take_memory),
- * because a save at a due point must not allocate. They are overwritten by the next load or
- * save. */
-static dl_local_facts facts_room(diloco_run *run)
-{
-    return (dl_local_facts){.pace = {.captures = run->room.captures, .fragments = run->room.paces},
-                            .fragments = run->room.saved,
-                            .n_fragments = run->trained.n_fragments};
-}
-
 /* Loads the saved state, if there is any. Returns OK and leaves *facts empty if nothing was saved:
  * the replica joins with the shared model. A damaged or foreign file is an error and not a reason
  * to join without it. The operator decides, since moving it away loses the inner moments. Captures
@@ -127,124 +117,6 @@ static diloco_status load_local(diloco_run *run, dl_local_facts *facts)
     run->join.resumed = true;
     take_progress(run, facts);
     return dl_exec_unpack_in_flight(run->exec);
-}
-
-/* A gradient is not saved. Its step is repeated, since the state that it is a function of is
- * unchanged. The counters have to be those before that step (P16.6). A resume then repeats the same
- * step with the same samples. */
-static void take_back_last_step(const diloco_run *run, dl_local_facts *f)
-{
-    f->pace.position--;
-    f->step--;
-    f->next_sample -= run->trained.last.samples;
-    for (size_t i = 0; i < f->n_fragments; i++) {
-        dl_local_fragment *p = &f->fragments[i];
-        p->stats.steps--;
-        p->stats.samples -= run->trained.last.samples;
-        p->stats.tokens -= run->trained.last.tokens;
-        p->loss_sum -= run->trained.last.loss;
-    }
-}
-
-/* Facts to save with the tensors. The driver is held. So the pace, the digests of the bases and the
- * captures belong to one state of the log. The device, the instruction set and the number of
- * threads are saved for a warning only: they decide whether training repeats its bits. */
-static dl_local_facts facts_now(diloco_run *run)
-{
-    dl_local_facts f = facts_room(run);
-    f.step = run->trained.at.step;
-    f.shard = run->trained.at.shard;
-    f.next_sample = run->trained.at.next_sample;
-    f.manifest = run->file.manifest.digest;
-    f.threads = (uint32_t)dl_pool_size(run->pools.exchange);
-    const bool again =
-        dl_driver_saved_now(run->driver, &f.pace, run->room.bases, &f.generation, &f.formers);
-    for (size_t i = 0; i < run->trained.n_fragments; i++) {
-        f.fragments[i] = (dl_local_fragment){.stats = run->trained.work[i],
-                                             .loss_sum = run->trained.loss_sum[i],
-                                             .base = run->room.bases[i]};
-    }
-    if (again && run->model.has_gradients) take_back_last_step(run, &f);
-    memcpy(f.run, run->file.id, sizeof f.run);
-    memcpy(f.replica, run->replica, sizeof f.replica);
-    snprintf(f.isa, sizeof f.isa, "%s", dl_isa_name(dl_isa_chosen()));
-    snprintf(f.device, sizeof f.device, "%s", dl_run_device_name(run));
-    snprintf(f.program, sizeof f.program, "%s", DILOCO_VERSION);
-    return f;
-}
-
-/* Saves, or with `copies` only copies in memory, what P16 lists. Tensors are pulled from a device
- * before the lock is taken, since that is slow and only the trainer changes them. Private pieces
- * with a fill are put together under the lock. A replica that was stopped at a due point saves
- * again while it joins. Its caller has not taken the restored moments yet, so a fill would replace
- * them by those of an optimizer that has trained nothing. Captures are packed under the lock, since
- * the exchange may send or drop them. Returns DILOCO_EFULL if the disk is full; the caller retries
- * (driver.c: save). */
-static diloco_status save_local(diloco_run *run, bool copies)
-{
-    const dl_run_model *m = &run->model;
-    dl_run_skip(run);
-    DL_TRY(dl_mirrors_pull(m->mirrors, DL_ALL_FRAGMENTS));
-    dl_driver_hold(run->driver);
-    dl_exec_pack_in_flight(run->exec);
-    const dl_local_facts f = facts_now(run);
-    const bool restored = run->join.resumed && !run->join.joined;
-    const diloco_status status =
-        copies ? dl_local_copy(run->local, &f, m->tensors, m->n_tensors, m->privates, m->n_privates,
-                               restored, run->pools.trainer)
-               : dl_local_save(run->local, &f, m->tensors, m->n_tensors, m->privates, m->n_privates,
-                               restored);
-    dl_driver_release(run->driver);
-    return status;
-}
-
-/* Clients have a private state each, and their process has none. */
-static bool keeps_state(const diloco_run *run)
-{
-    return run->local && dl_run_kind_of(&run->config)->processes;
-}
-
-/* A save beside training may still be writing the same file, so it is awaited first. */
-diloco_status dl_run_save_local(diloco_run *run)
-{
-    if (!keeps_state(run)) return DILOCO_OK;
-    dl_driver_await_save(run->driver);
-    return save_local(run, false);
-}
-
-/* Saves the local state at a due point (P16). Gradients are a function of the shared state and the
- * position, so runs of gradients save nothing here. */
-static diloco_status save_at_due_point(void *user)
-{
-    diloco_run *run = user;
-    return run->model.has_gradients ? DILOCO_OK : dl_run_save_local(run);
-}
-
-/* The two halves of a save beside training. The trainer copies, and the saver's thread writes the
- * copy. */
-static diloco_status copy_at_due_point(void *user)
-{
-    return save_local(user, true);
-}
-
-static diloco_status write_copy(void *user)
-{
-    diloco_run *run = user;
-    return dl_local_write(run->local);
-}
-
-/* Take the memory for saves beside training. Without it training waits for them. */
-static bool can_save_beside(diloco_run *run)
-{
-    const dl_run_model *m = &run->model;
-    if (!keeps_state(run) || !run->join.beside || !run->config.save_beside || m->has_gradients)
-        return false;
-    if (!dl_local_reserve(run->local, m->tensors, m->n_tensors, m->privates, m->n_privates,
-                          run->pools.exchange))
-        return true;
-    dl_log(DILOCO_LOG_WARN, "%s: training waits while it is saved (run.save_beside)",
-           diloco_error_text());
-    return false;
 }
 
 /* ---- joining ---------------------------------------------------------------------------- */
@@ -385,31 +257,28 @@ static diloco_status make_peers(diloco_run *run)
  * either by choice or because its key is not a committer's. */
 static diloco_status make_driver(diloco_run *run, const dl_local_facts *facts)
 {
-    const bool saves_beside = can_save_beside(run);
-    const dl_driver_args args = {.store = run->store,
-                                 .exec = run->exec,
-                                 .record = &run->record,
-                                 .run = &run->file,
-                                 .self = run->self,
-                                 .formers = former_generations(run, facts),
-                                 .store_timeout_s = run->config.store_timeout_s,
-                                 .save_every = (uint64_t)run->config.save_every,
-                                 .early = run->join.early,
-                                 .beside = run->join.beside,
-                                 .lr = run->hooks.lr,
-                                 .lr_user = run->hooks.lr_user,
-                                 .save = save_at_due_point,
-                                 .copy = saves_beside ? copy_at_due_point : NULL,
-                                 .write = saves_beside ? write_copy : NULL,
-                                 .fresh = dl_run_fresh,
-                                 .user = run,
-                                 .work = run->workers.worker_hooks.work ? work_for_clients : NULL,
-                                 .signer = run->signer,
-                                 .peers = run->peers,
-                                 .follows = run->workers.worker_hooks.follows || !may_commit(run),
-                                 .trace_protocol = run->config.trace_protocol,
-                                 .trained = run->trained.work,
-                                 .interrupted = &run->calls.stop};
+    dl_driver_args args = {.store = run->store,
+                           .exec = run->exec,
+                           .record = &run->record,
+                           .run = &run->file,
+                           .self = run->self,
+                           .formers = former_generations(run, facts),
+                           .store_timeout_s = run->config.store_timeout_s,
+                           .save_every = (uint64_t)run->config.save_every,
+                           .early = run->join.early,
+                           .beside = run->join.beside,
+                           .lr = run->hooks.lr,
+                           .lr_user = run->hooks.lr_user,
+                           .fresh = dl_run_fresh,
+                           .user = run,
+                           .work = run->workers.worker_hooks.work ? work_for_clients : NULL,
+                           .signer = run->signer,
+                           .peers = run->peers,
+                           .follows = run->workers.worker_hooks.follows || !may_commit(run),
+                           .trace_protocol = run->config.trace_protocol,
+                           .trained = run->trained.work,
+                           .interrupted = &run->calls.stop};
+    dl_run_set_saves(run, &args);
     return dl_driver_create(&run->driver, &args);
 }
 
@@ -422,8 +291,8 @@ static diloco_status keep_exchanges_own(diloco_run *run)
         if (run->model.n_privates == DL_MAX_PRIVATES)
             return dl_fail(DILOCO_EINVAL, "more than %d private pieces",
                            DL_MAX_PRIVATES - DL_EXEC_MAX_PRIVATES);
-        run->model.privates[run->model.n_privates++] =
-            (dl_private){.name = p->name, .data = p->data, .len = p->len, .f32 = p->f32};
+        run->model.privates[run->model.n_privates++] = (dl_private){
+            .name = p->name, .data = p->data, .len = p->len, .f32 = p->f32, .in_use = p->in_use};
         run->model.n_exchanges++;
     }
     return DILOCO_OK;
@@ -446,8 +315,9 @@ static diloco_status take_memory(diloco_run *run)
     run->room.bases = calloc(n, sizeof *run->room.bases);
     run->room.captures = calloc(DL_PACE_MAX_CAPTURES, sizeof *run->room.captures);
     run->room.paces = calloc(n, sizeof *run->room.paces);
+    run->room.places = calloc(run->model.n_tensors, sizeof *run->room.places);
     if (run->trained.work && run->trained.loss_sum && run->room.saved && run->room.bases &&
-        run->room.captures && run->room.paces)
+        run->room.captures && run->room.paces && run->room.places)
         return DILOCO_OK;
     return dl_fail(DILOCO_ENOMEM, "out of memory for a run");
 }
@@ -504,7 +374,7 @@ static diloco_status join(diloco_run *run)
     run->trained.began = dl_clock_now();
     DL_TRY(must_be_able_to_probe(run));
     DL_TRY(take_memory(run));
-    facts = facts_room(run);
+    facts = dl_run_facts_room(run);
     begin_progress(run);
     DL_TRY(make_pools(run));
     DL_TRY(open_local(run));

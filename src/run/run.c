@@ -540,6 +540,7 @@ void diloco_run_close(diloco_run *run)
     free(run->room.bases);
     free(run->room.captures);
     free(run->room.paces);
+    free(run->room.places);
     dl_user_destroy(run->user); /* after the store's handles */
     free(run);
 }

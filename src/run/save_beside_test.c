@@ -1,6 +1,10 @@
 /* save_beside_test.c - when the private state of a replica is saved, and what waits for it. */
 #include "toy_run.h"
 
+#include "run/handle.h"
+
+#include <dlfcn.h>
+
 static char folder[PATH_MAX], file[PATH_MAX + 32];
 
 static toy toy_with(const char *name, const char *overlap)
@@ -172,6 +176,139 @@ TEST(a_piece_that_cannot_be_filled_fails_the_step_and_saves_nothing)
     check_failure("unfilled_in_place", "false");
 }
 
+/* Ctrl-C in the caller's own code, once. */
+static diloco_status fill_and_be_interrupted(void *user, void *to)
+{
+    if (++filled.n_fills == 2) return DILOCO_EINTERRUPTED;
+    memcpy(to, filled.toy->moment, sizeof filled.toy->moment);
+    return user == &filled ? DILOCO_OK : DILOCO_EREFUSED;
+}
+
+static diloco_status register_interrupted(toy *t, diloco_run *run)
+{
+    filled.toy = t;
+    return diloco_run_private_by(run, "packed", piece, sizeof piece, fill_and_be_interrupted,
+                                 &filled);
+}
+
+TEST(a_due_point_whose_save_was_interrupted_is_repeated)
+{
+    toy t = toy_with("interrupted_fill", "1");
+    int n_interrupted = 0;
+    t.prepare = register_interrupted;
+    filled.n_fills = 0;
+    t.status = toy_open(&t);
+    if (!t.status) t.status = diloco_run_join(t.run);
+    while (!t.status || t.status == DILOCO_EINTERRUPTED) {
+        if (diloco_run_done(t.run)) break;
+        n_interrupted += t.status != DILOCO_OK;
+        t.status = t.status ? diloco_step(t.run, NULL) : toy_train(&t);
+    }
+    if (t.status) snprintf(t.text, sizeof t.text, "%s", diloco_error_text());
+    toy_close(&t);
+    TOY_OK(t);
+    CHECK_INT(1, n_interrupted);
+    CHECK_INT(t.end.entries, t.end.entry);
+    CHECK_INT((int)t.end.entries + 1, filled.n_fills);
+}
+
+/* ---- a slow disk */
+
+/* While the gate is shut, no save of a private state is synced. */
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool shut;
+    int n_synced;
+} gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static void set_gate(bool shut)
+{
+    pthread_mutex_lock(&gate.lock);
+    gate.shut = shut;
+    pthread_cond_broadcast(&gate.changed);
+    pthread_mutex_unlock(&gate.lock);
+}
+
+static bool is_private_state(int fd)
+{
+    char link[64], path[PATH_MAX] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    return readlink(link, path, sizeof path - 1) > 0 && strstr(path, "local.safetensors");
+}
+
+/* Replaces the C library's function. */
+__attribute__((visibility("default"))) int fsync(int fd)
+{
+    static int (*_Atomic real)(int);
+    if (!real) real = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
+    if (is_private_state(fd)) {
+        pthread_mutex_lock(&gate.lock);
+        while (gate.shut)
+            pthread_cond_wait(&gate.changed, &gate.lock);
+        gate.n_synced++;
+        pthread_mutex_unlock(&gate.lock);
+    }
+    return real(fd);
+}
+
+/* Two fragments are due at 6, 9, 12, …. With error feedback each is saved, and adopted 4 steps
+ * later. The disk is slow from the first save until the step after the third one, if the trainer
+ * gets there: any wait for the disk is interrupted. */
+static double step_with_slow_disk(toy *t, const diloco_run_info *now)
+{
+    int *n_passed = t->user;
+    atomic_bool *stop = &t->run->calls.stop;
+    if (now->position == 8) atomic_store(stop, true);
+    if (now->position == 9) {
+        ++*n_passed;
+        CHECK_INT(0, gate.n_synced); /* on this thread, which is the main one */
+        atomic_store(stop, false);
+        set_gate(false);
+    }
+    return toy_step(t, now);
+}
+
+static toy toy_of_two(const char *name)
+{
+    toy t = toy_with(name, "4");
+    t.fragments = 2;
+    toy_set(&t, "trainer.local_steps_per_round", "6");
+    toy_set(&t, "server.diloco.codec", "topk");
+    toy_set(&t, "server.diloco.error_feedback", "0.95");
+    return t;
+}
+
+TEST(a_due_point_does_not_wait_for_a_disk_that_still_writes_the_former_save)
+{
+    int n_passed = 0;
+    toy plain = toy_of_two("fast");
+    toy_set(&plain, "run.save_beside", "false");
+    toy_live(&plain);
+    TOY_OK(plain);
+    toy slow = toy_of_two("slow");
+    slow.step = step_with_slow_disk;
+    slow.user = &n_passed;
+    toy_keep_record(&slow);
+    gate.n_synced = 0;
+    set_gate(true);
+    slow.status = toy_open(&slow);
+    if (!slow.status) slow.status = diloco_run_join(slow.run);
+    if (!slow.status) slow.status = toy_train(&slow);
+    if (slow.status) snprintf(slow.text, sizeof slow.text, "%s", diloco_error_text());
+    set_gate(false);
+    toy_close(&slow);
+    TOY_OK(slow);
+    CHECK_INT(1, n_passed);
+    CHECK_BYTES(plain.theta, slow.theta, sizeof plain.theta);
+    CHECK_BYTES(plain.w, slow.w, sizeof plain.w);
+    const char *warning = strstr(slow.record, "\"slow_disk\"");
+    CHECK(warning && !strstr(warning + 1, "\"slow_disk\"")); /* once */
+    free(slow.record);
+}
+
 TEST_MAIN(p16_no_contribution_is_put_before_the_state_is_saved, save_every_skips_entries,
           a_piece_is_filled_once_for_each_save_and_restored,
-          a_piece_that_cannot_be_filled_fails_the_step_and_saves_nothing)
+          a_piece_that_cannot_be_filled_fails_the_step_and_saves_nothing,
+          a_due_point_whose_save_was_interrupted_is_repeated,
+          a_due_point_does_not_wait_for_a_disk_that_still_writes_the_former_save)

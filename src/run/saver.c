@@ -10,6 +10,8 @@
 
 static const dl_time SLICE = 100 * DL_MILLISECOND; /* longest time until an interrupt is noticed */
 
+enum { NONE = -1 };
+
 struct dl_saver {
     dl_saver_args a;
     pthread_t thread;
@@ -17,16 +19,21 @@ struct dl_saver {
     atomic_bool gives_up;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool quit, writing;   /* guarded, as all below */
+    bool quit;                    /* guarded, as all below */
+    int making, writing, waiting; /* slots; NONE */
+    /* [slot] contributions to this entry and later ones need the save */
+    uint64_t needed[DL_SAVER_SLOTS];
+    uint64_t owed;        /* needs a save that no slot has; UINT64_MAX: none */
+    uint64_t unsaved;     /* the lowest of a save that failed */
     diloco_status status; /* of the last save */
     char text[1024];      /* of status */
 };
 
-diloco_status dl_saver_save(const dl_saver_args *a, atomic_bool *gives_up)
+diloco_status dl_saver_save(const dl_saver_args *a, int slot, atomic_bool *gives_up)
 {
     const dl_time end = dl_time_after(dl_clock_now(), dl_time_from_seconds(a->patience_s));
     for (bool reported = false;; reported = true) {
-        const diloco_status status = a->write(a->user);
+        const diloco_status status = a->write(a->user, slot);
         if (status != DILOCO_EFULL || dl_clock_now() >= end || atomic_load(gives_up)) return status;
         if (!reported) a->full(a->user, diloco_error_text());
         dl_clock_sleep(SLICE);
@@ -35,22 +42,38 @@ diloco_status dl_saver_save(const dl_saver_args *a, atomic_bool *gives_up)
 
 /* ---- the thread ------------------------------------------------------------------------- */
 
-/* Writes once per begin. A save that was begun is finished before the thread ends. */
+static void keep_status(dl_saver *s, diloco_status status)
+{
+    s->status = status;
+    snprintf(s->text, sizeof s->text, "%s", status ? diloco_error_text() : "");
+}
+
+/* Lowers an entry that needs a save. */
+static void lower(uint64_t *needed, uint64_t entry)
+{
+    if (entry < *needed) *needed = entry;
+}
+
+/* Writes each slot that was begun, unless a newer copy replaces it while it waits. The
+ * contributions of a failed save need the next one, which has a newer state. */
 static void *body(void *context)
 {
     dl_saver *s = context;
     pthread_mutex_lock(&s->lock);
-    while (!s->quit || s->writing) {
-        if (!s->writing) {
+    while (!s->quit || s->writing != NONE) {
+        if (s->writing == NONE) {
             pthread_cond_wait(&s->changed, &s->lock);
             continue;
         }
+        const int slot = s->writing;
         pthread_mutex_unlock(&s->lock);
-        const diloco_status status = dl_saver_save(&s->a, &s->gives_up);
+        const diloco_status status = dl_saver_save(&s->a, slot, &s->gives_up);
         pthread_mutex_lock(&s->lock);
-        s->status = status;
-        snprintf(s->text, sizeof s->text, "%s", status ? diloco_error_text() : "");
-        s->writing = false;
+        keep_status(s, status);
+        if (status) s->unsaved = s->needed[slot];
+        if (status && s->waiting != NONE) lower(&s->needed[s->waiting], s->unsaved);
+        s->writing = s->waiting;
+        s->waiting = NONE;
         pthread_cond_broadcast(&s->changed);
     }
     pthread_mutex_unlock(&s->lock);
@@ -59,13 +82,52 @@ static void *body(void *context)
 
 /* ---- the trainer and the exchange ------------------------------------------------------- */
 
-void dl_saver_begin(dl_saver *s)
+bool dl_saver_writes(dl_saver *s)
 {
     pthread_mutex_lock(&s->lock);
-    DL_ASSERT(!s->writing);
-    s->writing = true;
+    const bool writes = s->writing != NONE;
+    pthread_mutex_unlock(&s->lock);
+    return writes;
+}
+
+/* The contributions of a copy that is dropped keep waiting: `needed` of its slot stays. So do those
+ * of a copy that was dropped for one that was cancelled. */
+int dl_saver_take(dl_saver *s)
+{
+    pthread_mutex_lock(&s->lock);
+    DL_ASSERT(s->making == NONE);
+    s->making = s->writing == NONE ? 0 : !s->writing;
+    if (s->waiting == NONE) s->needed[s->making] = UINT64_MAX;
+    lower(&s->needed[s->making], s->owed);
+    s->owed = UINT64_MAX;
+    s->waiting = NONE;
+    const int slot = s->making;
+    pthread_mutex_unlock(&s->lock);
+    return slot;
+}
+
+void dl_saver_begin(dl_saver *s, int slot, uint64_t entry)
+{
+    pthread_mutex_lock(&s->lock);
+    DL_ASSERT(slot == s->making);
+    s->making = NONE;
+    lower(&s->needed[slot], entry);
+    if (s->status) lower(&s->needed[slot], s->unsaved);
     s->status = DILOCO_OK;
+    if (s->writing == NONE)
+        s->writing = slot;
+    else
+        s->waiting = slot;
     pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void dl_saver_cancel(dl_saver *s)
+{
+    pthread_mutex_lock(&s->lock);
+    DL_ASSERT(s->making != NONE);
+    s->owed = s->needed[s->making];
+    s->making = NONE;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -75,21 +137,43 @@ static bool take_down(atomic_bool *interrupted)
     return interrupted && atomic_exchange(interrupted, false);
 }
 
+static bool is_needed(const dl_saver *s, int slot, uint64_t entry)
+{
+    return slot != NONE && s->needed[slot] <= entry;
+}
+
+/* Returns whether contributions to the entry need a save that no slot has. A wait for all saves
+ * does not include it: only its caller can make that save. */
+static bool is_owed(const dl_saver *s, uint64_t entry)
+{
+    return entry != UINT64_MAX && s->owed <= entry;
+}
+
+static bool is_in_progress(const dl_saver *s, uint64_t entry)
+{
+    return is_needed(s, s->writing, entry) || is_needed(s, s->waiting, entry) ||
+           is_needed(s, s->making, entry) || (is_owed(s, entry) && !atomic_load(&s->gives_up));
+}
+
 /* A failed save is returned by every call until the next begin. So neither the trainer nor the
  * exchange can miss it. */
-diloco_status dl_saver_wait(dl_saver *s, atomic_bool *interrupted)
+diloco_status dl_saver_wait(dl_saver *s, uint64_t entry, atomic_bool *interrupted)
 {
     diloco_status status = DILOCO_OK;
     if (!s) return status;
     pthread_mutex_lock(&s->lock);
-    while (s->writing && !status) {
+    while (!status && is_in_progress(s, entry)) {
+        if (take_down(interrupted)) {
+            status = dl_fail(DILOCO_EINTERRUPTED, "interrupted while the private state is saved");
+            break;
+        }
         const dl_time until = dl_time_after(dl_clock_now(), SLICE);
         const struct timespec t = {until / DL_SECOND, until % DL_SECOND};
         pthread_cond_timedwait(&s->changed, &s->lock, &t);
-        if (s->writing && take_down(interrupted))
-            status = dl_fail(DILOCO_EINTERRUPTED, "interrupted while the private state is saved");
     }
     if (!status && s->status) status = dl_fail(s->status, "%s", s->text);
+    if (!status && is_owed(s, entry))
+        status = dl_fail(DILOCO_EINTERRUPTED, "the private state was not saved before the end");
     pthread_mutex_unlock(&s->lock);
     return status;
 }
@@ -107,6 +191,8 @@ diloco_status dl_saver_create(dl_saver **out, const dl_saver_args *args)
     dl_saver *s = calloc(1, sizeof *s);
     if (!s) return dl_fail(DILOCO_ENOMEM, "out of memory for a thread that saves");
     s->a = *args;
+    s->making = s->writing = s->waiting = NONE;
+    s->owed = UINT64_MAX;
     pthread_mutex_init(&s->lock, NULL);
     dl_cond_init(&s->changed);
     const int error = dl_thread_start(&s->thread, body, s);

@@ -1,9 +1,16 @@
-/* saver.h - a thread that writes a copy of the private state to the disk while training continues.
+/* saver.h - a thread that writes copies of the private state to the disk while training continues.
  *
  *     IDLE --begin--> WRITING --written, or given up--> IDLE
+ *                     |     ^
+ *                   begin   | written, or given up
+ *                     v     |
+ *                 WRITING, and the newest copy WAITS
  *
  * The trainer begins a save. The exchange waits for it before it uploads a contribution. So the
- * state is durable before the contribution that follows from it is in the store (PROTOCOL P16). */
+ * state is durable before the contribution that follows from it is in the store (PROTOCOL P16).
+ *
+ * The trainer itself need not wait. There are two slots for copies. While one is written, the other
+ * has the newest copy. A newer copy replaces it, and is then awaited by the same contributions. */
 #ifndef DL_RUN_SAVER_H
 #define DL_RUN_SAVER_H
 
@@ -11,11 +18,14 @@
 #include "base/status.h"
 
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 
 typedef struct dl_saver dl_saver;
+enum { DL_SAVER_SLOTS = 2 };
 
 typedef struct dl_saver_args {
-    diloco_status (*write)(void *user);
+    diloco_status (*write)(void *user, int slot);
     void (*full)(void *user, const char *why); /* the disk is full: once for each save */
     void *user;
     double patience_s; /* seconds for which a full disk is tried again */
@@ -23,20 +33,33 @@ typedef struct dl_saver_args {
 
 /* Saves on this thread. If the disk is full, it reports that once, and tries again until the
  * patience is over or *gives_up is set. Returns what the last `write` returned. */
-DL_MUST_CHECK diloco_status dl_saver_save(const dl_saver_args *args, atomic_bool *gives_up);
+DL_MUST_CHECK diloco_status dl_saver_save(const dl_saver_args *args, int slot,
+                                          atomic_bool *gives_up);
 
 /* DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_saver_create(dl_saver **out, const dl_saver_args *args);
-/* Waits for the write in progress, which is not tried again. NULL is fine. */
+/* Waits for the saves in progress, which are not tried again. NULL is fine. */
 void dl_saver_destroy(dl_saver *saver);
 
-/* Write once. No save may be in progress. */
-void dl_saver_begin(dl_saver *saver);
+/* The slot for the next copy: the one that is not written. A copy that waits there is dropped, and
+ * the next one is written in its place. Call dl_saver_begin or dl_saver_cancel next. */
+int dl_saver_take(dl_saver *saver);
+/* Returns whether a save is written now. */
+bool dl_saver_writes(dl_saver *saver);
 
-/* Wait until no save is in progress. Returns the status of the last one, until the next begins.
- * DILOCO_EINTERRUPTED: `interrupted` was set, and is cleared; NULL: none. Any thread; NULL is
+/* Write the slot once, after the write in progress. Contributions to `entry` and later ones need
+ * this save. */
+void dl_saver_begin(dl_saver *saver, int slot, uint64_t entry);
+/* There is no copy. Contributions that needed a dropped one wait for the next, or until the saver
+ * gives up. */
+void dl_saver_cancel(dl_saver *saver);
+
+/* Wait until no save that contributions to `entry` need is in progress; UINT64_MAX: none at all.
+ * Returns the status of the last one, until the next begins. DILOCO_EINTERRUPTED: `interrupted` was
+ * set, and is cleared (NULL: none), or the saver gave up a save that they need. Any thread; NULL is
  * fine. */
-DL_MUST_CHECK diloco_status dl_saver_wait(dl_saver *saver, atomic_bool *interrupted);
+DL_MUST_CHECK diloco_status dl_saver_wait(dl_saver *saver, uint64_t entry,
+                                          atomic_bool *interrupted);
 
 /* A full disk is not tried again from here on. Any thread; NULL is fine. */
 void dl_saver_give_up(dl_saver *saver);

@@ -12,8 +12,9 @@
 typedef struct disk {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool open, entered; /* guarded */
-    atomic_int n_full;  /* writes that find the disk full */
+    bool open; /* guarded, as the next */
+    int n_entered, slots[4];
+    atomic_int n_full; /* writes that find the disk full */
     atomic_int n_writes, n_reports;
     diloco_status status;
 } disk;
@@ -35,16 +36,27 @@ static void open_gate(disk *d)
 static void wait_until_entered(disk *d)
 {
     pthread_mutex_lock(&d->lock);
-    while (!d->entered)
+    while (!d->n_entered)
         pthread_cond_wait(&d->changed, &d->lock);
     pthread_mutex_unlock(&d->lock);
 }
 
-static diloco_status write_slowly(void *user)
+static void begin(dl_saver *s, uint64_t entry)
+{
+    dl_saver_begin(s, dl_saver_take(s), entry);
+}
+
+static diloco_status wait_for_all(dl_saver *s)
+{
+    return dl_saver_wait(s, UINT64_MAX, NULL);
+}
+
+static diloco_status write_slowly(void *user, int slot)
 {
     disk *d = user;
     pthread_mutex_lock(&d->lock);
-    d->entered = true;
+    if (d->n_entered < 4) d->slots[d->n_entered] = slot;
+    d->n_entered++;
     pthread_cond_broadcast(&d->changed);
     while (!d->open)
         pthread_cond_wait(&d->changed, &d->lock);
@@ -75,12 +87,12 @@ TEST(a_save_is_written_while_the_caller_continues)
     disk d;
     disk_begin(&d);
     dl_saver *s = saver_of(&d, 60);
-    CHECK_OK(dl_saver_wait(s, NULL)); /* none is in progress */
-    dl_saver_begin(s);
+    CHECK_OK(wait_for_all(s)); /* none is in progress */
+    begin(s, 0);
     wait_until_entered(&d); /* begin returned although the write has not */
     CHECK_INT(0, atomic_load(&d.n_writes));
     open_gate(&d);
-    CHECK_OK(dl_saver_wait(s, NULL));
+    CHECK_OK(wait_for_all(s));
     CHECK_INT(1, atomic_load(&d.n_writes));
     dl_saver_destroy(s);
 }
@@ -91,12 +103,12 @@ TEST(an_interrupt_ends_the_wait_and_not_the_save)
     atomic_bool interrupted = true;
     disk_begin(&d);
     dl_saver *s = saver_of(&d, 60);
-    dl_saver_begin(s);
+    begin(s, 0);
     wait_until_entered(&d);
-    CHECK_STATUS(DILOCO_EINTERRUPTED, dl_saver_wait(s, &interrupted));
+    CHECK_STATUS(DILOCO_EINTERRUPTED, dl_saver_wait(s, UINT64_MAX, &interrupted));
     CHECK(!atomic_load(&interrupted));
     open_gate(&d);
-    CHECK_OK(dl_saver_wait(s, &interrupted));
+    CHECK_OK(dl_saver_wait(s, UINT64_MAX, &interrupted));
     dl_saver_destroy(s);
 }
 
@@ -107,15 +119,93 @@ TEST(a_failure_is_returned_until_the_next_save_begins)
     d.status = DILOCO_EIO;
     open_gate(&d);
     dl_saver *s = saver_of(&d, 60);
-    dl_saver_begin(s);
+    begin(s, 0);
     for (int i = 0; i < 2; i++) {
-        CHECK_STATUS(DILOCO_EIO, dl_saver_wait(s, NULL));
+        CHECK_STATUS(DILOCO_EIO, wait_for_all(s));
         CHECK_CONTAINS("broken", diloco_error_text());
     }
     d.status = DILOCO_OK;
-    dl_saver_begin(s);
-    CHECK_OK(dl_saver_wait(s, NULL));
+    begin(s, 0);
+    CHECK_OK(wait_for_all(s));
     dl_saver_destroy(s);
+}
+
+/* The second slot has the newest copy. Contributions wait for the copies that they need, also if a
+ * newer one has replaced theirs. */
+TEST(newest_copy_waits_while_the_former_one_is_written)
+{
+    disk d;
+    disk_begin(&d);
+    atomic_bool interrupted = true; /* ends each wait that would block */
+    dl_saver *s = saver_of(&d, 60);
+    CHECK(!dl_saver_writes(s));
+    begin(s, 1);
+    wait_until_entered(&d);
+    CHECK(dl_saver_writes(s));
+    for (uint64_t entry = 2; entry < 5; entry++) {
+        const int slot = dl_saver_take(s);
+        CHECK(slot != d.slots[0]);
+        dl_saver_begin(s, slot, entry);
+    }
+    CHECK_OK(dl_saver_wait(s, 0, &interrupted)); /* needs none of them */
+    for (uint64_t entry = 1; entry < 5; entry++) {
+        atomic_store(&interrupted, true);
+        CHECK_STATUS(DILOCO_EINTERRUPTED, dl_saver_wait(s, entry, &interrupted));
+    }
+    open_gate(&d);
+    CHECK_OK(dl_saver_wait(s, 2, NULL)); /* its own copy was dropped */
+    CHECK_INT(2, atomic_load(&d.n_writes));
+    CHECK_INT(!d.slots[0], d.slots[1]);
+    dl_saver_destroy(s);
+}
+
+TEST(a_save_after_a_failed_one_covers_its_contributions)
+{
+    disk d;
+    disk_begin(&d);
+    atomic_store(&d.n_full, 1);
+    dl_saver *s = saver_of(&d, 0);
+    begin(s, 1);
+    wait_until_entered(&d);
+    begin(s, 5);
+    open_gate(&d);
+    CHECK_OK(dl_saver_wait(s, 1, NULL));
+    CHECK_INT(2, atomic_load(&d.n_writes));
+    CHECK_INT(0, atomic_load(&d.n_reports)); /* no patience */
+    dl_saver_destroy(s);
+}
+
+/* The trainer may make the copy again. Until then the contributions of a copy that was dropped for
+ * it wait, and the others do not. */
+TEST(a_copy_that_is_cancelled_leaves_its_contributions_to_the_next)
+{
+    for (int again = 0; again < 2; again++) {
+        disk d;
+        atomic_bool interrupted = true; /* ends each wait that would block */
+        disk_begin(&d);
+        dl_saver *s = saver_of(&d, 60);
+        dl_saver_take(s);
+        dl_saver_cancel(s);
+        CHECK_OK(dl_saver_wait(s, 9, &interrupted)); /* nothing needed it */
+        begin(s, 1);
+        wait_until_entered(&d);
+        begin(s, 2);
+        dl_saver_take(s); /* instead of 2 */
+        dl_saver_cancel(s);
+        open_gate(&d);
+        CHECK_OK(dl_saver_wait(s, 1, NULL));
+        CHECK_OK(wait_for_all(s));
+        CHECK_STATUS(DILOCO_EINTERRUPTED, dl_saver_wait(s, 2, &interrupted));
+        if (again) {
+            begin(s, 3);
+            CHECK_OK(dl_saver_wait(s, 2, NULL));
+        } else {
+            dl_saver_give_up(s);
+            CHECK_STATUS(DILOCO_EINTERRUPTED, dl_saver_wait(s, 2, NULL));
+        }
+        CHECK_INT(1 + again, atomic_load(&d.n_writes));
+        dl_saver_destroy(s);
+    }
 }
 
 TEST(a_full_disk_is_reported_once_and_written_again)
@@ -125,8 +215,8 @@ TEST(a_full_disk_is_reported_once_and_written_again)
     atomic_store(&d.n_full, 3);
     open_gate(&d);
     dl_saver *s = saver_of(&d, 600);
-    dl_saver_begin(s);
-    CHECK_OK(dl_saver_wait(s, NULL));
+    begin(s, 0);
+    CHECK_OK(wait_for_all(s));
     CHECK_INT(4, atomic_load(&d.n_writes));
     CHECK_INT(1, atomic_load(&d.n_reports));
     dl_saver_destroy(s);
@@ -139,9 +229,9 @@ TEST(a_full_disk_is_given_up_at_the_end_of_the_run)
     atomic_store(&d.n_full, INT_MAX);
     open_gate(&d);
     dl_saver *s = saver_of(&d, 1e9);
-    dl_saver_begin(s);
+    begin(s, 0);
     dl_saver_give_up(s);
-    CHECK_STATUS(DILOCO_EFULL, dl_saver_wait(s, NULL));
+    CHECK_STATUS(DILOCO_EFULL, wait_for_all(s));
     dl_saver_destroy(s);
 }
 
@@ -151,14 +241,17 @@ TEST(destroying_waits_for_the_write)
     disk_begin(&d);
     open_gate(&d);
     dl_saver *s = saver_of(&d, 60);
-    dl_saver_begin(s);
+    begin(s, 0);
     dl_saver_destroy(s);
     CHECK_INT(1, atomic_load(&d.n_writes));
     dl_saver_destroy(NULL);
-    CHECK_OK(dl_saver_wait(NULL, NULL));
+    CHECK_OK(dl_saver_wait(NULL, 0, NULL));
 }
 
 TEST_MAIN(a_save_is_written_while_the_caller_continues, an_interrupt_ends_the_wait_and_not_the_save,
           a_failure_is_returned_until_the_next_save_begins,
+          newest_copy_waits_while_the_former_one_is_written,
+          a_save_after_a_failed_one_covers_its_contributions,
+          a_copy_that_is_cancelled_leaves_its_contributions_to_the_next,
           a_full_disk_is_reported_once_and_written_again,
           a_full_disk_is_given_up_at_the_end_of_the_run, destroying_waits_for_the_write)

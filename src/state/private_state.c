@@ -6,10 +6,8 @@
  * every name and size, and only then copies: a damaged file changes nothing.
  *
  * The lock is flock on an open file, so it ends with the process, however that ends. */
-#include "state/private_state.h"
+#include "state/private_state_parts.h"
 
-#include "base/free_memory.h"
-#include "base/safetensors.h"
 #include "log/fields.h"
 #include "state/local_facts.h"
 #include "tensor/manifest.h"
@@ -29,31 +27,11 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tensors are saved as 
 static const char format[] = "diloco-local", file_name[] = "local.safetensors";
 static const char head[] = "{\"__metadata__\":{\"digest\":\"";
 static const char zeros[DL_HASH_HEX + 1] = "00000000000000000000000000000000";
-static const char private_prefix[] = "diloco.private.";
 
 enum {
     PREFIX = 8, /* bytes of the header's length */
     DIGITS_AT = PREFIX + sizeof head - 1,
-    FACTS_MAX = 4 << 20,
-    NAME_MAX_BYTES = DILOCO_NAME_MAX + sizeof private_prefix /* with its zero byte */
-};
-
-typedef char part_name[NAME_MAX_BYTES];
-
-/* One replica's folder. `lock` is held from open to close. parts, spans and names describe the file
- * that is written or read, and are kept for the next save. */
-struct dl_local {
-    int lock;
-    char replica[DL_REPLICA_MAX + 1];
-    char path[PATH_MAX];
-    dl_buf header, facts;
-    /* [n_parts]: tensors, then privates; spans has one more at its front */
-    size_t n_parts;
-    dl_st_tensor *parts;
-    dl_span *spans;
-    part_name *names;
-    unsigned char *copy; /* of all parts, as copied_len places them; NULL: none is reserved */
-    size_t copy_len;
+    FACTS_MAX = 4 << 20
 };
 
 /* ---- the folder */
@@ -129,8 +107,10 @@ diloco_status dl_local_open(dl_local **out, const char *state_dir, const char *r
     if (!local) return dl_fail(DILOCO_ENOMEM, "out of memory for local state");
     local->lock = -1;
     strcpy(local->replica, replica); /* a valid name fits */
-    dl_buf_init(&local->header, DL_ST_HEADER_MAX);
     dl_buf_init(&local->facts, FACTS_MAX);
+    dl_local_file_init(&local->here);
+    for (int i = 0; i < DL_LOCAL_COPIES; i++)
+        dl_local_file_init(&local->copies[i].file);
     diloco_status status = open_folder(local, state_dir, replica);
     if (status)
         dl_local_close(local);
@@ -157,12 +137,12 @@ void dl_local_close(dl_local *local)
 {
     if (!local) return;
     if (local->lock >= 0) close(local->lock);
-    dl_buf_deinit(&local->header);
     dl_buf_deinit(&local->facts);
-    free(local->parts);
-    free(local->spans);
-    free(local->names);
-    free(local->copy);
+    dl_local_file_deinit(&local->here);
+    for (int i = 0; i < DL_LOCAL_COPIES; i++) {
+        dl_local_file_deinit(&local->copies[i].file);
+        free(local->copies[i].bytes);
+    }
     free(local);
 }
 
@@ -177,91 +157,121 @@ static size_t element_count(const diloco_tensor *t)
 }
 
 /* The file has the stored type, f32 for a narrower tensor, since the mirror holds the values. */
-static void describe_tensor(dl_st_tensor *part, part_name name, const diloco_tensor *t)
+static void describe_tensor(dl_st_tensor *part, dl_part_name name, const diloco_tensor *t)
 {
-    snprintf(name, sizeof(part_name), "%s", t->name);
+    snprintf(name, sizeof(dl_part_name), "%s", t->name);
     *part = (dl_st_tensor){
         .name = name, .dtype = dl_dtype_name(dl_dtype_stored(t->dtype)), .n_dims = t->n_dims};
     memcpy(part->shape, t->shape, (size_t)t->n_dims * sizeof *t->shape);
 }
 
 /* The prefix keeps private names apart from the model's tensors. */
-static void describe_private(dl_st_tensor *part, part_name name, const dl_private *p)
+static void describe_private(dl_st_tensor *part, dl_part_name name, const dl_private *p)
 {
     DL_ASSERT(strlen(p->name) <= DILOCO_NAME_MAX && (!p->f32 || p->len % sizeof(float) == 0));
-    snprintf(name, sizeof(part_name), "%s%s", private_prefix, p->name);
+    snprintf(name, sizeof(dl_part_name), "%s%s", DL_PRIVATE_PREFIX, p->name);
     *part = (dl_st_tensor){.name = name, .dtype = p->f32 ? "F32" : "U8", .n_dims = 1};
     part->shape[0] = p->f32 ? p->len / sizeof(float) : p->len;
 }
 
+void dl_local_file_init(dl_local_file *file)
+{
+    *file = (dl_local_file){0};
+    dl_buf_init(&file->header, DL_ST_HEADER_MAX);
+}
+
+void dl_local_file_deinit(dl_local_file *file)
+{
+    dl_buf_deinit(&file->header);
+    free(file->parts);
+    free(file->spans);
+    free(file->names);
+    free(file->privates);
+}
+
 /* Allocates space for n parts, unless it has exactly that. The number changes only between runs, so
  * a save allocates nothing after the first. */
-static diloco_status reserve_parts(dl_local *local, size_t n)
+static diloco_status reserve_parts(dl_local_file *file, size_t n)
 {
-    if (local->spans && n == local->n_parts) return DILOCO_OK;
-    free(local->parts);
-    free(local->spans);
-    free(local->names);
-    local->n_parts = 0;
-    local->parts = calloc(n + 1, sizeof *local->parts);
-    local->spans = calloc(n + 1, sizeof *local->spans);
-    local->names = calloc(n + 1, sizeof *local->names);
-    if (!local->parts || !local->spans || !local->names)
+    if (file->spans && n == file->cap_parts) return DILOCO_OK;
+    free(file->parts);
+    free(file->spans);
+    free(file->names);
+    free(file->privates);
+    file->cap_parts = file->n_parts = 0;
+    file->parts = calloc(n + 1, sizeof *file->parts);
+    file->spans = calloc(n + 1, sizeof *file->spans);
+    file->names = calloc(n + 1, sizeof *file->names);
+    file->privates = calloc(n + 1, sizeof *file->privates);
+    if (!file->parts || !file->spans || !file->names || !file->privates)
         return dl_fail(DILOCO_ENOMEM, "out of memory for %zu tensors", n);
-    local->n_parts = n;
+    file->cap_parts = n;
     return DILOCO_OK;
 }
 
-/* Sets parts, names, and in spans[1 + i] the memory of part i. */
-static diloco_status describe_all(dl_local *local, const diloco_tensor *tensors, size_t n_tensors,
-                                  const dl_private *privates, size_t n_privates)
+static size_t add_part(dl_local_file *file, dl_span memory, const dl_private *private)
 {
-    DL_TRY(reserve_parts(local, n_tensors + n_privates));
+    const size_t k = file->n_parts++;
+    file->spans[1 + k] = memory;
+    file->privates[k] = private;
+    return k;
+}
+
+diloco_status dl_local_describe(dl_local_file *file, const diloco_tensor *tensors, size_t n_tensors,
+                                const dl_private *privates, size_t n_privates, bool all)
+{
+    DL_TRY(reserve_parts(file, n_tensors + n_privates));
+    file->n_parts = 0;
     for (size_t i = 0; i < n_tensors; i++) {
-        describe_tensor(&local->parts[i], local->names[i], &tensors[i]);
-        local->spans[1 + i] =
-            (dl_span){tensors[i].data, element_count(&tensors[i]) *
-                                           dl_dtype_size(dl_dtype_stored(tensors[i].dtype))};
+        const size_t size = dl_dtype_size(dl_dtype_stored(tensors[i].dtype));
+        const dl_span memory = {tensors[i].data, element_count(&tensors[i]) * size};
+        const size_t k = add_part(file, memory, NULL);
+        describe_tensor(&file->parts[k], file->names[k], &tensors[i]);
     }
     for (size_t i = 0; i < n_privates; i++) {
-        size_t k = n_tensors + i;
-        describe_private(&local->parts[k], local->names[k], &privates[i]);
-        local->spans[1 + k] = (dl_span){privates[i].data, privates[i].len};
+        if (!all && privates[i].in_use && !*privates[i].in_use) continue;
+        const size_t k = add_part(file, (dl_span){privates[i].data, privates[i].len}, &privates[i]);
+        describe_private(&file->parts[k], file->names[k], &privates[i]);
     }
     return DILOCO_OK;
 }
 
 /* ---- saving */
 
-/* Writes the file's header with zeros for the digest. The header is kept in `local`, so
- * dl_local_write needs no facts. */
-static diloco_status make_header(dl_local *local, const dl_local_facts *facts)
+diloco_status dl_local_make_header(dl_local *local, dl_local_file *file,
+                                   const dl_local_facts *facts)
 {
     DL_TRY(dl_local_facts_write(&local->facts, facts));
     const char *text = dl_buf_str(&local->facts);
     if (!text) return DILOCO_ENOMEM;
     dl_st_meta meta[] = {{"digest", zeros}, {"format", format}, {"version", "1"}, {"facts", text}};
-    dl_buf_clear(&local->header);
-    DL_TRY(dl_st_header(&local->header, local->parts, local->n_parts, meta,
-                        sizeof meta / sizeof *meta));
-    local->spans[0] = (dl_span){local->header.data, local->header.len};
+    dl_buf_clear(&file->header);
+    DL_TRY(
+        dl_st_header(&file->header, file->parts, file->n_parts, meta, sizeof meta / sizeof *meta));
+    file->spans[0] = (dl_span){file->header.data, file->header.len};
     return DILOCO_OK;
 }
 
 /* Hashes all parts, writes the digits into the header, and replaces the file atomically
  * (base/file.c). A crash leaves the old file or the new one. Returns DILOCO_EFULL if the disk is
  * full; then the old file is unchanged. */
-static diloco_status write_file(dl_local *local)
+static diloco_status write_file(const char *path, dl_local_file *file)
 {
     dl_digest_stream stream;
     char hex[DL_HASH_HEX + 1];
-    memcpy(local->header.data + DIGITS_AT, zeros, DL_HASH_HEX); /* again after an error */
+    memcpy(file->header.data + DIGITS_AT, zeros, DL_HASH_HEX); /* again after an error */
     dl_digest_begin(&stream);
-    for (size_t i = 0; i <= local->n_parts; i++)
-        dl_digest_add(&stream, local->spans[i].data, local->spans[i].len);
+    for (size_t i = 0; i <= file->n_parts; i++)
+        dl_digest_add(&stream, file->spans[i].data, file->spans[i].len);
     dl_hash_to_hex(hex, dl_digest_end(&stream));
-    memcpy(local->header.data + DIGITS_AT, hex, DL_HASH_HEX);
-    return dl_file_write(local->path, local->spans, local->n_parts + 1);
+    memcpy(file->header.data + DIGITS_AT, hex, DL_HASH_HEX);
+    return dl_file_write(path, file->spans, file->n_parts + 1);
+}
+
+diloco_status dl_local_write_file(const dl_local *local, dl_local_file *file)
+{
+    const diloco_status status = write_file(local->path, file);
+    return status ? dl_fail_context(status, "local state") : DILOCO_OK;
 }
 
 static diloco_status fill_in_place(const dl_private *privates, size_t n)
@@ -277,104 +287,10 @@ diloco_status dl_local_save(dl_local *local, const dl_local_facts *facts,
 {
     DL_ASSERT(dl_run_id_ok(facts->run));
     diloco_status status = restored ? DILOCO_OK : fill_in_place(privates, n_privates);
-    if (!status) status = describe_all(local, tensors, n_tensors, privates, n_privates);
-    if (!status) status = make_header(local, facts);
-    return status ? dl_fail_context(status, "local state") : dl_local_write(local);
-}
-
-diloco_status dl_local_write(dl_local *local)
-{
-    const diloco_status status = write_file(local);
-    return status ? dl_fail_context(status, "local state") : DILOCO_OK;
-}
-
-/* ---- saving beside training */
-
-typedef struct copying {
-    unsigned char *to;
-    const dl_span *from;
-    size_t n, len;
-} copying;
-
-/* Bytes of the copy from one part's beginning to the next one's. */
-static size_t copied_len(size_t len)
-{
-    enum { LINE = 64 };
-    return (len + LINE - 1) / LINE * LINE;
-}
-
-static size_t copied_lens(const dl_span *parts, size_t n)
-{
-    size_t len = 0;
-    for (size_t i = 0; i < n; i++)
-        len += copied_len(parts[i].len);
-    return len;
-}
-
-/* One thread's part of the copy: the bytes [begin, end) of all parts as if they were adjacent. */
-static void copy_part(void *context, int part, int n_parts)
-{
-    enum { GRAIN = 4096 };
-    const copying *c = context;
-    size_t begin, end, at = 0;
-    dl_part_range(&begin, &end, c->len, GRAIN, part, n_parts);
-    for (size_t i = 0; i < c->n && at < end; at += copied_len(c->from[i++].len)) {
-        const size_t first = dl_size_max(begin, at);
-        const size_t last = dl_size_min(end, at + c->from[i].len);
-        if (c->from[i].data && first < last)
-            memcpy(c->to + first, (const unsigned char *)c->from[i].data + (first - at),
-                   last - first);
-    }
-}
-
-/* Touch each page, so that the first copy is as fast as the next ones. */
-static void touch_part(void *context, int part, int n_parts)
-{
-    enum { PAGE = 4096 };
-    const copying *c = context;
-    size_t begin, end;
-    dl_part_range(&begin, &end, c->len, PAGE, part, n_parts);
-    if (begin < end) memset(c->to + begin, 0, end - begin);
-}
-
-/* Half of the free memory is the limit, since the trainer's own needs may still grow. */
-diloco_status dl_local_reserve(dl_local *local, const diloco_tensor *tensors, size_t n_tensors,
-                               const dl_private *privates, size_t n_privates, dl_pool *pool)
-{
-    DL_TRY(describe_all(local, tensors, n_tensors, privates, n_privates));
-    const size_t len = copied_lens(local->spans + 1, local->n_parts);
-    if (len > dl_memory_free() / 2 || !(local->copy = aligned_alloc(64, dl_size_max(len, 64))))
-        return dl_fail(DILOCO_ENOMEM, "out of memory for a copy of %zu bytes of private state",
-                       len);
-    local->copy_len = len;
-    dl_pool_run(pool, touch_part, &(copying){.to = local->copy, .len = len});
-    return DILOCO_OK;
-}
-
-/* Afterwards the spans refer to the copy, so the trainer may change its tensors while another
- * thread writes. */
-diloco_status dl_local_copy(dl_local *local, const dl_local_facts *facts,
-                            const diloco_tensor *tensors, size_t n_tensors,
-                            const dl_private *privates, size_t n_privates, bool restored,
-                            dl_pool *pool)
-{
-    DL_ASSERT(dl_run_id_ok(facts->run) && local->copy);
-    diloco_status status = describe_all(local, tensors, n_tensors, privates, n_privates);
-    if (!status) status = make_header(local, facts);
-    if (status) return dl_fail_context(status, "local state");
-    dl_span *parts = local->spans + 1;
-    for (size_t i = 0; i < n_privates; i++)
-        if (privates[i].fill && !restored) parts[n_tensors + i].data = NULL;
-    copying c = {local->copy, parts, local->n_parts, local->copy_len};
-    DL_ASSERT(copied_lens(c.from, c.n) == c.len);
-    dl_pool_run(pool, copy_part, &c);
-    unsigned char *at = local->copy;
-    for (size_t i = 0; i < local->n_parts; at += copied_len(parts[i++].len)) {
-        const dl_private *p = i < n_tensors ? NULL : &privates[i - n_tensors];
-        if (p && p->fill && !restored) DL_TRY(p->fill(p->user, at));
-        parts[i].data = at;
-    }
-    return DILOCO_OK;
+    dl_local_file *file = &local->here;
+    if (!status) status = dl_local_describe(file, tensors, n_tensors, privates, n_privates, false);
+    if (!status) status = dl_local_make_header(local, file, facts);
+    return status ? dl_fail_context(status, "local state") : dl_local_write_file(local, file);
 }
 
 /* ---- loading */
@@ -446,30 +362,46 @@ static diloco_status open_file(dl_map *map, dl_st *st, dl_local_facts *facts, co
     return dl_fail_context(status, "local state");
 }
 
-/* Checks that parts [first, n_parts) are all in the file, with the same type and shape. */
-static diloco_status check_parts(const dl_local *local, const dl_st *st, size_t first)
+static diloco_status check_part(const dl_st_tensor *want, const dl_st_tensor *found, size_t len)
 {
-    for (size_t i = first; i < local->n_parts; i++) {
-        const dl_st_tensor *want = &local->parts[i], *found = dl_st_find(st, want->name);
-        if (!found) return dl_fail(DILOCO_EDIFFERS, "local state has no %s", want->name);
-        if (strcmp(found->dtype, want->dtype) != 0 || found->n_dims != want->n_dims ||
-            memcmp(found->shape, want->shape, (size_t)want->n_dims * sizeof *want->shape) != 0)
-            return dl_fail(DILOCO_EDIFFERS,
-                           "local state has %zu bytes of %s in %s; %zu bytes of another type or "
-                           "shape are expected",
-                           found->end - found->begin, found->dtype, want->name,
-                           local->spans[1 + i].len);
+    if (strcmp(found->dtype, want->dtype) == 0 && found->n_dims == want->n_dims &&
+        memcmp(found->shape, want->shape, (size_t)want->n_dims * sizeof *want->shape) == 0)
+        return DILOCO_OK;
+    return dl_fail(DILOCO_EDIFFERS,
+                   "local state has %zu bytes of %s in %s; %zu bytes of another type or shape are "
+                   "expected",
+                   found->end - found->begin, found->dtype, want->name, len);
+}
+
+/* Checks that parts [first, n_parts) are all in the file, with the same type and shape. */
+static diloco_status check_parts(const dl_local_file *file, const dl_st *st, size_t first)
+{
+    size_t n_found = 0, n_missing = 0; /* of those that a save may leave out */
+    for (size_t i = first; i < file->n_parts; i++) {
+        const dl_st_tensor *want = &file->parts[i], *found = dl_st_find(st, want->name);
+        const bool may_miss = file->privates[i] && file->privates[i]->in_use;
+        if (found) DL_TRY(check_part(want, found, file->spans[1 + i].len));
+        n_found += may_miss && found;
+        n_missing += !found;
+        if (!found && (!may_miss || n_found)) /* they are there together, or not at all */
+            return dl_fail(DILOCO_EDIFFERS, "local state has no %s", want->name);
+        if (may_miss && found && n_missing)
+            return dl_fail(DILOCO_EDIFFERS, "local state has %s without what belongs to it",
+                           want->name);
     }
     return DILOCO_OK;
 }
 
-/* Runs only after every part was checked, so it cannot fail halfway. */
-static void copy_parts(const dl_local *local, const dl_st *st, size_t first)
+/* Runs only after every part was checked, so it cannot fail halfway. A part that the save has left
+ * out is zeros. */
+static void copy_parts(const dl_local_file *file, const dl_st *st, size_t first)
 {
-    for (size_t i = first; i < local->n_parts; i++) {
-        const dl_st_tensor *found = dl_st_find(st, local->parts[i].name);
-        void *to = (void *)(uintptr_t)local->spans[1 + i].data; /* the caller gave it as void * */
-        if (found->end > found->begin)
+    for (size_t i = first; i < file->n_parts; i++) {
+        const dl_st_tensor *found = dl_st_find(st, file->parts[i].name);
+        void *to = (void *)(uintptr_t)file->spans[1 + i].data; /* the caller gave it as void * */
+        if (!found)
+            memset(to, 0, file->spans[1 + i].len);
+        else if (found->end > found->begin)
             memcpy(to, st->data + found->begin, found->end - found->begin);
     }
 }
@@ -502,12 +434,13 @@ diloco_status dl_local_load(dl_local *local, dl_local_facts *facts, const char *
         .fragments = facts->fragments,
         .n_fragments = facts->n_fragments};
     size_t first = load_tensors ? 0 : n_tensors;
-    DL_TRY(describe_all(local, tensors, n_tensors, privates, n_privates));
+    dl_local_file *file = &local->here;
+    DL_TRY(dl_local_describe(file, tensors, n_tensors, privates, n_privates, true));
     DL_TRY(open_file(&map, &st, &read, local->path));
     diloco_status status = check_owner(local, &read, run, manifest);
-    if (!status) status = check_parts(local, &st, first);
+    if (!status) status = check_parts(file, &st, first);
     if (!status) {
-        copy_parts(local, &st, first);
+        copy_parts(file, &st, first);
         *facts = read;
     }
     dl_st_close(&st);
@@ -521,7 +454,7 @@ diloco_status dl_local_load(dl_local *local, dl_local_facts *facts, const char *
 static const dl_st_tensor *find_private(const dl_st *st, const dl_private *p)
 {
     dl_st_tensor want;
-    part_name name;
+    dl_part_name name;
     describe_private(&want, name, p);
     const dl_st_tensor *found = dl_st_find(st, name);
     const bool fits = found && !strcmp(found->dtype, want.dtype) && found->n_dims == 1 &&

@@ -9,9 +9,7 @@
 
 #include "base/hash.h"
 #include "base/thread.h"
-#include "log/layout.h"
-#include "log/train_stats.h"
-#include "protocol/pace.h"
+#include "state/local_facts.h"
 #include <diloco/tensor.h>
 
 /* Bytes that the trainer saves and never sends: name, place, length. */
@@ -24,30 +22,10 @@ typedef struct dl_private {
      * has them. */
     diloco_status (*fill)(void *user, void *to);
     void *user;
+    /* NULL: always. Where it is false, a save leaves the bytes out. A load that does not find them
+     * sets zeros. The privates that have it are in the file together, or not at all. */
+    const bool *in_use;
 } dl_private;
-
-typedef struct dl_local_fragment {
-    dl_train_stats stats;
-    double loss_sum; /* over the steps since the base */
-    dl_hash base;    /* digest of its base state, at entry `pace.folded` */
-} dl_local_fragment;
-
-typedef struct dl_local_facts {
-    char run[33];
-    char replica[DL_REPLICA_MAX + 1];
-    dl_pace_saved pace;
-    uint32_t generation; /* of the generation that saved it; DL_GENERATION_ANY: not recorded */
-    dl_former_generations
-        formers; /* that it found ended: one of them may be the single committer (P26) */
-    uint64_t step, shard, next_sample;
-    dl_local_fragment *fragments; /* [n_fragments], the caller's */
-    size_t n_fragments;
-    dl_hash manifest;
-    char isa[16];
-    char device[128]; /* "cpu", or the device's name; empty: it has none */
-    uint32_t threads;
-    char program[32];
-} dl_local_facts;
 
 typedef struct dl_local dl_local;
 
@@ -77,20 +55,38 @@ DL_MUST_CHECK diloco_status dl_local_save(dl_local *local, const dl_local_facts 
                                           bool restored);
 
 /* A save in two halves, so that the second can run beside training: copy what dl_local_save would
- * write, then write the copy. dl_local_reserve takes the memory of the copies, once, for these
- * tensors and privates; DILOCO_ENOMEM: they would take more than half of the free memory. */
+ * write, then write the copy. There may be two copies, in slots 0 and 1. dl_local_reserve takes the
+ * memory of slot 0 for these tensors and privates; DILOCO_ENOMEM: it would be more than half of the
+ * free memory. */
+enum { DL_LOCAL_COPIES = 2 };
 DL_MUST_CHECK diloco_status dl_local_reserve(dl_local *local, const diloco_tensor *tensors,
                                              size_t n_tensors, const dl_private *privates,
                                              size_t n_privates, dl_pool *pool);
+/* After dl_local_reserve. Takes the memory of slot 1, if it is not taken yet. Returns false if it
+ * would be more than half of the free memory. */
+bool dl_local_has_room(dl_local *local);
+
+/* places [n_tensors]: NULL, or non-NULL for each tensor that the caller copies itself. They then
+ * have the place of such a tensor in the copy, and NULL for the others. */
+typedef struct dl_local_copying {
+    const dl_local_facts *facts;
+    const diloco_tensor *tensors;
+    size_t n_tensors;
+    const dl_private *privates;
+    size_t n_privates;
+    bool restored;
+    void **places;
+    dl_pool *pool;
+} dl_local_copying;
+
 /* After dl_local_reserve, with tensors and privates of the same sizes. A private with `fill` is
  * written to the copy directly, at a multiple of 64 bytes, unless `restored`. */
-DL_MUST_CHECK diloco_status dl_local_copy(dl_local *local, const dl_local_facts *facts,
-                                          const diloco_tensor *tensors, size_t n_tensors,
-                                          const dl_private *privates, size_t n_privates,
-                                          bool restored, dl_pool *pool);
-/* Atomic, and may be repeated after an error. On any thread, while no other function works on
- * `local`. */
-DL_MUST_CHECK diloco_status dl_local_write(dl_local *local);
+DL_MUST_CHECK diloco_status dl_local_copy(dl_local *local, int slot, const dl_local_copying *args);
+/* Copies the tensors whose place is not NULL yet, and sets it to NULL. */
+void dl_local_copy_rest(dl_local *local, int slot, const dl_local_copying *args);
+/* Atomic, and may be repeated after an error. On any thread, while no other function works on the
+ * slot, or on the folder's file. */
+DL_MUST_CHECK diloco_status dl_local_write(dl_local *local, int slot);
 
 /* Loads the saved state. The caller sets facts->fragments, n_fragments, pace.takes and
  * pace.fragments. Returns DILOCO_ENOENT if nothing was saved. Returns DILOCO_EPROTO if the file is

@@ -12,6 +12,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #define RUN   "0123456789abcdef0123456789abcdef"
@@ -544,6 +545,24 @@ TEST(a_folder_that_cannot_be_made_is_an_error)
     dl_local_close(NULL);
 }
 
+static size_t file_size(const scene *s)
+{
+    struct stat st;
+    CHECK(!stat(s->path, &st));
+    return (size_t)st.st_size;
+}
+
+static dl_local_copying copying(scene *s, bool restored, dl_pool *pool)
+{
+    return (dl_local_copying){.facts = &s->facts,
+                              .tensors = s->tensors,
+                              .n_tensors = N_TENSORS,
+                              .privates = s->privates,
+                              .n_privates = N_PRIVATES,
+                              .restored = restored,
+                              .pool = pool};
+}
+
 TEST(a_copy_keeps_its_values_while_training_continues)
 {
     scene s;
@@ -553,13 +572,14 @@ TEST(a_copy_keeps_its_values_while_training_continues)
     const trainer then = s.t;
     CHECK_OK(dl_pool_create(&pool, 3));
     CHECK_OK(dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates, N_PRIVATES, pool));
-    for (int round = 0; round < 2; round++) {
+    CHECK(dl_local_has_room(s.local));
+    const dl_local_copying args = copying(&s, false, pool);
+    for (int slot = 0; slot < DL_LOCAL_COPIES; slot++) {
         s.t = then;
-        CHECK_OK(dl_local_copy(s.local, &s.facts, s.tensors, N_TENSORS, s.privates, N_PRIVATES,
-                               false, pool));
+        CHECK_OK(dl_local_copy(s.local, slot, &args));
         fill(&s.t, 99); /* the next steps */
-        CHECK_OK(dl_local_write(s.local));
-        CHECK_OK(dl_local_write(s.local)); /* again, as after an error: the same file */
+        CHECK_OK(dl_local_write(s.local, slot));
+        CHECK_OK(dl_local_write(s.local, slot)); /* again, as after an error: the same file */
         CHECK_OK(load(&s, &facts, true));
         CHECK(!memcmp(&then, &s.t, sizeof then));
         CHECK(facts.step == s.facts.step);
@@ -571,6 +591,100 @@ TEST(a_copy_keeps_its_values_while_training_continues)
     CHECK_OK(load(&s, &facts, true));
     CHECK(!memcmp(&now, &s.t, sizeof now));
     dl_pool_destroy(pool);
+    scene_end(&s);
+}
+
+/* A save is written while the next one is copied. */
+TEST(two_copies_are_apart)
+{
+    scene s;
+    dl_pool *pool;
+    dl_local_facts facts = {.step = 0};
+    scene_begin(&s, "two");
+    const trainer then = s.t;
+    CHECK_OK(dl_pool_create(&pool, 1));
+    CHECK_OK(dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates, N_PRIVATES, pool));
+    CHECK(dl_local_has_room(s.local));
+    const dl_local_copying args = copying(&s, false, pool);
+    CHECK_OK(dl_local_copy(s.local, 0, &args));
+    fill(&s.t, 5);
+    const trainer later = s.t;
+    s.facts.step = 5;
+    CHECK_OK(dl_local_copy(s.local, 1, &args));
+    fill(&s.t, 99);
+    for (int slot = 0; slot < DL_LOCAL_COPIES; slot++) {
+        CHECK_OK(dl_local_write(s.local, slot));
+        CHECK_OK(load(&s, &facts, true));
+        CHECK(!memcmp(slot ? &later : &then, &s.t, sizeof s.t));
+        CHECK_INT(slot ? 5 : UINT64_MAX, facts.step);
+    }
+    dl_pool_destroy(pool);
+    scene_end(&s);
+}
+
+/* The caller writes some tensors to their places itself, or leaves them to dl_local_copy_rest. */
+TEST(tensors_that_the_caller_copies_give_the_same_file)
+{
+    scene s;
+    dl_pool *pool;
+    dl_local_facts facts = {.step = 0};
+    scene_begin(&s, "places");
+    const trainer then = s.t;
+    CHECK_OK(dl_pool_create(&pool, 2));
+    CHECK_OK(dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates, N_PRIVATES, pool));
+    for (int own = 0; own < 2; own++) {
+        s.t = then;
+        void *places[N_TENSORS] = {&s, NULL, &s};
+        dl_local_copying args = copying(&s, false, pool);
+        args.places = places;
+        CHECK_OK(dl_local_copy(s.local, 0, &args));
+        CHECK(places[0] && !places[1] && places[2]);
+        CHECK_INT(0, (uintptr_t)places[0] % 64);
+        if (own) memcpy(places[0], s.t.w, sizeof s.t.w);
+        if (own) places[0] = NULL;
+        fill(&s.t, 99);
+        if (own) memcpy(s.t.mask, then.mask, sizeof then.mask);
+        if (!own) s.t = then;
+        dl_local_copy_rest(s.local, 0, &args);
+        CHECK(!places[0] && !places[2]);
+        CHECK_OK(dl_local_write(s.local, 0));
+        fill(&s.t, 98);
+        CHECK_OK(load(&s, &facts, true));
+        CHECK(!memcmp(&then, &s.t, sizeof then));
+    }
+    dl_pool_destroy(pool);
+    scene_end(&s);
+}
+
+TEST(privates_that_are_not_in_use_take_no_bytes_and_are_zeros_when_loaded)
+{
+    scene s;
+    dl_local_facts facts = {.step = 0};
+    static const unsigned char zeros[sizeof s.t.moments];
+    bool in_use = true;
+    scene_begin(&s, "unused");
+    for (int i = 0; i < N_PRIVATES; i++)
+        s.privates[i].in_use = &in_use;
+    const trainer then = s.t;
+    CHECK_OK(save(&s));
+    const size_t whole = file_size(&s);
+    in_use = false;
+    CHECK_OK(save(&s));
+    CHECK(file_size(&s) + sizeof s.t.moments + sizeof s.t.stream <= whole);
+    CHECK_OK(load(&s, &facts, true));
+    CHECK_BYTES(then.w, s.t.w, sizeof then.w);
+    CHECK_BYTES(zeros, s.t.moments, sizeof s.t.moments);
+    CHECK_BYTES(zeros, s.t.stream, sizeof s.t.stream);
+
+    s.privates[0].in_use = NULL; /* only the second may be left out */
+    CHECK_OK(save(&s));
+    s.t = then;
+    s.privates[0].in_use = &in_use; /* one of two that belong together */
+    CHECK_STATUS(DILOCO_EDIFFERS, load(&s, &facts, true));
+    s.privates[1].in_use = NULL; /* it has to be there */
+    CHECK_STATUS(DILOCO_EDIFFERS, load(&s, &facts, true));
+    CHECK_CONTAINS("has no diloco.private.stream", diloco_error_text());
+    CHECK(!memcmp(&then, &s.t, sizeof then));
     scene_end(&s);
 }
 
@@ -594,9 +708,9 @@ TEST(restored_private_is_saved_from_its_place_and_not_filled)
     for (int copies = 0; copies < 2; copies++) {
         s.t = then;
         if (copies) {
-            CHECK_OK(dl_local_copy(s.local, &s.facts, s.tensors, N_TENSORS, s.privates, N_PRIVATES,
-                                   true, pool));
-            CHECK_OK(dl_local_write(s.local));
+            const dl_local_copying args = copying(&s, true, pool);
+            CHECK_OK(dl_local_copy(s.local, 0, &args));
+            CHECK_OK(dl_local_write(s.local, 0));
         } else
             CHECK_OK(dl_local_save(s.local, &s.facts, s.tensors, N_TENSORS, s.privates, N_PRIVATES,
                                    true));
@@ -609,7 +723,10 @@ TEST(restored_private_is_saved_from_its_place_and_not_filled)
 }
 
 TEST_MAIN(restored_private_is_saved_from_its_place_and_not_filled,
-          a_copy_keeps_its_values_while_training_continues, local_state_comes_back_to_the_bit,
+          a_copy_keeps_its_values_while_training_continues, two_copies_are_apart,
+          tensors_that_the_caller_copies_give_the_same_file,
+          privates_that_are_not_in_use_take_no_bytes_and_are_zeros_when_loaded,
+          local_state_comes_back_to_the_bit,
           a_later_save_replaces_an_earlier_one_and_survives_a_restart,
           saving_again_allocates_nothing, tensors_may_stay_as_they_are,
           a_replica_with_nothing_of_its_own_saves_its_facts,

@@ -8,7 +8,8 @@
  *                       the replica's own encoded contribution; memory to combine the members,
  *                       and that of an outer optimizer that steps whole matrices; with overlap or
  *                       error feedback the captures in flight and the residual; with
- *                       run.save_beside a copy of the private state
+ *                       run.save_beside a copy of the private state (a second one, which a slow
+ *                       disk needs, is made only of free memory)
  *     contributions     a slot for each member of an entry, if they are kept in memory; one for the
  *                       combined update, if one replica combines for all
  *     copies            host copies where the host cannot use the device's memory: the model twice

@@ -1,0 +1,144 @@
+/* driver_save.c - a due point's capture, and the save of the private state that belongs to it
+ * (PROTOCOL P16).
+ *
+ *     the trainer uploads:        capture, save, upload
+ *     another thread uploads:     save, capture          | upload
+ *     and another thread saves:   copy, capture, begin   | write; then upload
+ *
+ * With a saver the trainer waits for the disk only if the former save is still being written and
+ * there is no memory for a second copy. */
+#include "run/driver_parts.h"
+
+/* Saves once in run.save_every rotations (P16). If that is each rotation and a residual would not
+ * be consistent later, it saves at every entry. */
+static bool save_is_due(const dl_driver *d, uint64_t entry)
+{
+    const uint64_t every = d->a.save_every;
+    if (every == 1 && d->a.run->config.error_feedback > 0) return true;
+    return entry % (d->pace.schedule.n_fragments * every) == 0;
+}
+
+/* Captures, and wakes the exchange to upload the capture. The time of the capture begins the
+ * measured trip of the contribution (upload_latency.h). Call it with the lock held. */
+static diloco_status take_locked(dl_driver *d, uint64_t entry)
+{
+    const diloco_status status = dl_stop_capture(&d->stops, entry);
+    dl_upload_latency_captured(&d->latency, entry, dl_clock_now());
+    atomic_store(&d->thread.was_taken, true);
+    if (d->thread.beside) pthread_cond_broadcast(&d->thread.moved_on);
+    return status;
+}
+
+static diloco_status take_now(dl_driver *d, uint64_t entry)
+{
+    dl_driver_lock(d);
+    const diloco_status status = take_locked(d, entry);
+    dl_driver_unlock(d);
+    return status;
+}
+
+static void warn_full(void *driver, const char *why)
+{
+    dl_driver *d = driver;
+    const dl_event_context context = {.replica = d->a.self.replica};
+    dl_event_warn(d->a.record, &context, "unreachable", why);
+}
+
+static diloco_status save_here(void *driver, int slot)
+{
+    const dl_driver *d = driver;
+    (void)slot;
+    return d->a.saves.save(d->a.user);
+}
+
+/* Saves the local state. If the disk is full, it retries for run.store_timeout, as with a store; an
+ * interrupt ends that. Nothing is uploaded meanwhile. */
+static diloco_status save(dl_driver *d)
+{
+    const dl_saver_args args = {
+        .write = save_here, .full = warn_full, .user = d, .patience_s = d->a.store_timeout_s};
+    return dl_saver_save(&args, 0, d->a.interrupted);
+}
+
+static void warn_slow(dl_driver *d)
+{
+    const dl_event_context context = {.replica = d->a.self.replica};
+    if (d->trainer.warned_slow) return;
+    d->trainer.warned_slow = true;
+    dl_event_warn(d->a.record, &context, "slow_disk",
+                  "the private state is still being saved at the next due point that saves it; use "
+                  "a faster disk for run.state_dir, or a larger run.save_every");
+}
+
+/* Returns at once if no save is in progress, or if there is memory for a second copy. Otherwise it
+ * waits for the disk, and an interrupt ends that. A failure of the last save is returned. */
+static diloco_status find_room(dl_driver *d)
+{
+    if (dl_saver_writes(d->saver)) {
+        warn_slow(d);
+        if (d->a.saves.has_room(d->a.user)) return DILOCO_OK;
+    }
+    return dl_saver_wait(d->saver, UINT64_MAX, d->a.interrupted);
+}
+
+/* Returns the fragment whose tensors the capture copies, too. A round of overlap begins with the
+ * capture and changes the tensors, so they are copied before it. */
+static int captured_with_copy(const dl_driver *d, uint64_t entry)
+{
+    const dl_schedule *s = &d->pace.schedule;
+    if (s->overlap != DL_OVERLAP_STEPS) return DL_NO_FRAGMENT;
+    return (int)dl_schedule_fragment(s, entry, dl_state_commits(dl_exec_state(d->a.exec)));
+}
+
+/* Copies the local state, captures, and lets the saver write the copy. The facts are those before
+ * the capture. The saver begins after the capture, which is then not slowed by it, and under the
+ * same lock: the exchange uploads no contribution before its save is done (contribute). A failed
+ * capture does not undo the save. */
+static diloco_status capture_and_save(dl_driver *d, uint64_t entry)
+{
+    DL_TRY(find_room(d));
+    DL_TRY(d->a.saves.pull(d->a.user));
+    dl_driver_lock(d);
+    const int slot = dl_saver_take(d->saver);
+    diloco_status status = d->a.saves.copy(d->a.user, slot, captured_with_copy(d, entry));
+    if (status) {
+        dl_saver_cancel(d->saver);
+    } else {
+        status = take_locked(d, entry);
+        d->a.saves.rest(d->a.user, slot);
+        dl_saver_begin(d->saver, slot, entry);
+    }
+    dl_driver_unlock(d);
+    return status;
+}
+
+/* Saves before anything of the capture is uploaded. If no other thread uploads, it saves after the
+ * capture. Then the residual of a later generation moves on by that capture, too (P16, P17). An
+ * exchange with its own thread may upload the capture at once, so the save precedes it there, or is
+ * awaited by the exchange. */
+diloco_status dl_driver_save_and_capture(dl_driver *d, uint64_t entry)
+{
+    const bool saves = save_is_due(d, entry);
+    if (saves && d->saver && d->thread.beside) return capture_and_save(d, entry);
+    if (saves && d->thread.beside) DL_TRY(save(d));
+    DL_TRY(take_now(d, entry));
+    return saves && !d->thread.beside ? save(d) : DILOCO_OK;
+}
+
+static diloco_status write_state(void *driver, int slot)
+{
+    const dl_driver *d = driver;
+    return d->a.saves.write(d->a.user, slot);
+}
+
+diloco_status dl_driver_make_saver(dl_driver *d)
+{
+    const dl_saver_args args = {
+        .write = write_state, .full = warn_full, .user = d, .patience_s = d->a.store_timeout_s};
+    return dl_saver_create(&d->saver, &args);
+}
+
+void dl_driver_await_save(dl_driver *d)
+{
+    (void)!dl_saver_wait(d->saver, UINT64_MAX, NULL);
+}

@@ -1,0 +1,198 @@
+/* save_local.c - saves the private state of a replica (PROTOCOL P16), and gives the driver what it
+ * needs for saves at due points. */
+#include "run/handle.h"
+
+#include "base/log.h"
+#include "base/run_kind.h"
+#include "run/resume_warnings.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Returns empty facts whose arrays are the run's own. They are allocated once (take_memory),
+ * because a save at a due point must not allocate. They are overwritten by the next load or
+ * save. */
+dl_local_facts dl_run_facts_room(diloco_run *run)
+{
+    return (dl_local_facts){.pace = {.captures = run->room.captures, .fragments = run->room.paces},
+                            .fragments = run->room.saved,
+                            .n_fragments = run->trained.n_fragments};
+}
+
+/* A gradient is not saved. Its step is repeated, since the state that it is a function of is
+ * unchanged. The counters have to be those before that step (P16.6). A resume then repeats the same
+ * step with the same samples. */
+static void take_back_last_step(const diloco_run *run, dl_local_facts *f)
+{
+    f->pace.position--;
+    f->step--;
+    f->next_sample -= run->trained.last.samples;
+    for (size_t i = 0; i < f->n_fragments; i++) {
+        dl_local_fragment *p = &f->fragments[i];
+        p->stats.steps--;
+        p->stats.samples -= run->trained.last.samples;
+        p->stats.tokens -= run->trained.last.tokens;
+        p->loss_sum -= run->trained.last.loss;
+    }
+}
+
+/* Facts to save with the tensors. The driver is held. So the pace, the digests of the bases and the
+ * captures belong to one state of the log. The device, the instruction set and the number of
+ * threads are saved for a warning only: they decide whether training repeats its bits. */
+static dl_local_facts facts_now(diloco_run *run)
+{
+    dl_local_facts f = dl_run_facts_room(run);
+    f.step = run->trained.at.step;
+    f.shard = run->trained.at.shard;
+    f.next_sample = run->trained.at.next_sample;
+    f.manifest = run->file.manifest.digest;
+    f.threads = (uint32_t)dl_pool_size(run->pools.exchange);
+    const bool again =
+        dl_driver_saved_now(run->driver, &f.pace, run->room.bases, &f.generation, &f.formers);
+    for (size_t i = 0; i < run->trained.n_fragments; i++) {
+        f.fragments[i] = (dl_local_fragment){.stats = run->trained.work[i],
+                                             .loss_sum = run->trained.loss_sum[i],
+                                             .base = run->room.bases[i]};
+    }
+    if (again && run->model.has_gradients) take_back_last_step(run, &f);
+    memcpy(f.run, run->file.id, sizeof f.run);
+    memcpy(f.replica, run->replica, sizeof f.replica);
+    snprintf(f.isa, sizeof f.isa, "%s", dl_isa_name(dl_isa_chosen()));
+    snprintf(f.device, sizeof f.device, "%s", dl_run_device_name(run));
+    snprintf(f.program, sizeof f.program, "%s", DILOCO_VERSION);
+    return f;
+}
+
+/* Returns whether private pieces with a fill are saved from their places. A replica that was
+ * stopped at a due point saves again while it joins. Its caller has not taken the restored moments
+ * yet, so a fill would replace them by those of an optimizer that has trained nothing. */
+static bool holds_restored(const diloco_run *run)
+{
+    return run->join.resumed && !run->join.joined;
+}
+
+/* Facts and captures in flight, which the exchange may send or drop. The driver is held. */
+static dl_local_facts facts_and_captures(diloco_run *run)
+{
+    const dl_local_facts f = facts_now(run);
+    dl_exec_pack_in_flight(run->exec, f.pace.next_adopt);
+    return f;
+}
+
+static diloco_status pull_all(void *user)
+{
+    diloco_run *run = user;
+    dl_run_skip(run);
+    return dl_mirrors_pull(run->model.mirrors, DL_ALL_FRAGMENTS);
+}
+
+/* Saves what P16 lists. Tensors are pulled from a device before the lock is taken, since that is
+ * slow and only the trainer changes them. Private pieces with a fill are put together under the
+ * lock. Returns DILOCO_EFULL if the disk is full; the caller retries (driver.c: save). */
+static diloco_status save_local(diloco_run *run)
+{
+    const dl_run_model *m = &run->model;
+    DL_TRY(pull_all(run));
+    dl_driver_hold(run->driver);
+    const dl_local_facts f = facts_and_captures(run);
+    const diloco_status status = dl_local_save(run->local, &f, m->tensors, m->n_tensors,
+                                               m->privates, m->n_privates, holds_restored(run));
+    dl_driver_release(run->driver);
+    return status;
+}
+
+/* Clients have a private state each, and their process has none. */
+static bool keeps_state(const diloco_run *run)
+{
+    return run->local && dl_run_kind_of(&run->config)->processes;
+}
+
+/* A save beside training may still be writing the same file, so it is awaited first. */
+diloco_status dl_run_save_local(diloco_run *run)
+{
+    if (!keeps_state(run)) return DILOCO_OK;
+    dl_driver_await_save(run->driver);
+    return save_local(run);
+}
+
+/* Saves the local state at a due point (P16). Gradients are a function of the shared state and the
+ * position, so runs of gradients save nothing here. */
+static diloco_status save_at_due_point(void *user)
+{
+    diloco_run *run = user;
+    return run->model.has_gradients ? DILOCO_OK : dl_run_save_local(run);
+}
+
+/* ---- saves beside training: the trainer copies, and the saver's thread writes the copy ---- */
+
+static bool has_room(void *user)
+{
+    const diloco_run *run = user;
+    return dl_local_has_room(run->local);
+}
+
+static dl_local_copying copying_of(diloco_run *run, const dl_local_facts *facts)
+{
+    const dl_run_model *m = &run->model;
+    return (dl_local_copying){.facts = facts,
+                              .tensors = m->tensors,
+                              .n_tensors = m->n_tensors,
+                              .privates = m->privates,
+                              .n_privates = m->n_privates,
+                              .restored = holds_restored(run),
+                              .places = run->room.places,
+                              .pool = run->pools.trainer};
+}
+
+/* Copies what P16 lists, except the tensors of the fragment: the capture that follows reads them,
+ * and copies them in the same pass. */
+static diloco_status copy_for_save(void *user, int slot, int fragment)
+{
+    diloco_run *run = user;
+    for (size_t i = 0; i < run->model.n_tensors; i++)
+        run->room.places[i] = run->file.manifest.tensors[i].fragment == fragment ? run : NULL;
+    const dl_local_facts f = facts_and_captures(run);
+    const dl_local_copying args = copying_of(run, &f);
+    DL_TRY(dl_local_copy(run->local, slot, &args));
+    dl_exec_copy_to(run->exec, run->room.places);
+    return DILOCO_OK;
+}
+
+static void copy_rest(void *user, int slot)
+{
+    diloco_run *run = user;
+    const dl_local_copying args = copying_of(run, NULL);
+    dl_exec_copy_to(run->exec, NULL);
+    dl_local_copy_rest(run->local, slot, &args);
+}
+
+static diloco_status write_copy(void *user, int slot)
+{
+    const diloco_run *run = user;
+    return dl_local_write(run->local, slot);
+}
+
+/* Take the memory for saves beside training. Without it training waits for them. */
+static bool can_save_beside(diloco_run *run)
+{
+    const dl_run_model *m = &run->model;
+    if (!keeps_state(run) || !run->join.beside || !run->config.save_beside || m->has_gradients)
+        return false;
+    if (!dl_local_reserve(run->local, m->tensors, m->n_tensors, m->privates, m->n_privates,
+                          run->pools.exchange))
+        return true;
+    dl_log(DILOCO_LOG_WARN, "%s: training waits while it is saved (run.save_beside)",
+           diloco_error_text());
+    return false;
+}
+
+void dl_run_set_saves(diloco_run *run, dl_driver_args *args)
+{
+    args->saves = (dl_driver_saves){.save = save_at_due_point};
+    if (!can_save_beside(run)) return;
+    args->saves.has_room = has_room;
+    args->saves.pull = pull_all;
+    args->saves.copy = copy_for_save;
+    args->saves.rest = copy_rest;
+    args->saves.write = write_copy;
+}

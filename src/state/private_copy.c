@@ -1,0 +1,148 @@
+/* private_copy.c - copies of the private state, which are written beside training.
+ *
+ * A copy has the parts of the file one after the other, each at a multiple of 64 bytes. Two copies
+ * are enough for a trainer that never waits: one is written, and the other is replaced by the
+ * newest state until its turn comes. */
+#include "state/private_state_parts.h"
+
+#include "base/free_memory.h"
+#include "log/fields.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct copying {
+    unsigned char *to;
+    const dl_span *from; /* data NULL: not copied here */
+    size_t n, len;
+} copying;
+
+/* Bytes of the copy from one part's beginning to the next one's. */
+static size_t copied_len(size_t len)
+{
+    enum { LINE = 64 };
+    return (len + LINE - 1) / LINE * LINE;
+}
+
+static size_t copied_lens(const dl_span *parts, size_t n)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < n; i++)
+        len += copied_len(parts[i].len);
+    return len;
+}
+
+/* One thread's part of the copy: an equal share of the bytes that are copied here. */
+static void copy_part(void *context, int part, int n_parts)
+{
+    enum { GRAIN = 4096 };
+    const copying *c = context;
+    size_t begin, end, at = 0; /* at: among the bytes that are copied here */
+    unsigned char *to = c->to;
+    dl_part_range(&begin, &end, c->len, GRAIN, part, n_parts);
+    for (size_t i = 0; i < c->n && at < end; to += copied_len(c->from[i++].len)) {
+        if (!c->from[i].data) continue;
+        const size_t first = dl_size_max(begin, at);
+        const size_t last = dl_size_min(end, at + c->from[i].len);
+        if (first < last)
+            memcpy(to + (first - at), (const unsigned char *)c->from[i].data + (first - at),
+                   last - first);
+        at += c->from[i].len;
+    }
+}
+
+/* Copies those of spans[n] that have data to their places. */
+static void copy_spans(unsigned char *to, const dl_span *spans, size_t n, dl_pool *pool)
+{
+    copying c = {.to = to, .from = spans, .n = n};
+    for (size_t i = 0; i < n; i++)
+        if (spans[i].data) c.len += spans[i].len;
+    dl_pool_run(pool, copy_part, &c);
+}
+
+/* Touch each page, so that the first copy is as fast as the next ones. */
+static void touch_part(void *context, int part, int n_parts)
+{
+    enum { PAGE = 4096 };
+    const copying *c = context;
+    size_t begin, end;
+    dl_part_range(&begin, &end, c->len, PAGE, part, n_parts);
+    if (begin < end) memset(c->to + begin, 0, end - begin);
+}
+
+/* Half of the free memory is the limit, since the trainer's own needs may still grow. */
+static diloco_status reserve(dl_local *local, int slot)
+{
+    dl_local_copied *copy = &local->copies[slot];
+    const size_t len = local->copy_len;
+    if (copy->bytes) return DILOCO_OK;
+    if (len <= dl_memory_free() / 2) copy->bytes = aligned_alloc(64, dl_size_max(len, 64));
+    if (copy->bytes) return DILOCO_OK;
+    return dl_fail(DILOCO_ENOMEM, "out of memory for a copy of %zu bytes of private state", len);
+}
+
+diloco_status dl_local_reserve(dl_local *local, const diloco_tensor *tensors, size_t n_tensors,
+                               const dl_private *privates, size_t n_privates, dl_pool *pool)
+{
+    DL_TRY(dl_local_describe(&local->here, tensors, n_tensors, privates, n_privates, true));
+    local->copy_len = copied_lens(local->here.spans + 1, local->here.n_parts);
+    DL_TRY(reserve(local, 0));
+    dl_pool_run(pool, touch_part, &(copying){.to = local->copies[0].bytes, .len = local->copy_len});
+    return DILOCO_OK;
+}
+
+bool dl_local_has_room(dl_local *local)
+{
+    return !reserve(local, 1);
+}
+
+/* Sets the places of the tensors that the caller copies, and fills the privates that have a fill.
+ * The rest is copied by then. */
+static diloco_status finish(dl_local_copied *copy, const dl_local_copying *a)
+{
+    unsigned char *at = copy->bytes;
+    dl_span *parts = copy->file.spans + 1;
+    for (size_t i = 0; i < copy->file.n_parts; at += copied_len(parts[i++].len)) {
+        const dl_private *p = copy->file.privates[i];
+        if (i < a->n_tensors && a->places) a->places[i] = parts[i].data ? NULL : at;
+        if (p && p->fill && !a->restored) DL_TRY(p->fill(p->user, at));
+        parts[i].data = at;
+    }
+    return DILOCO_OK;
+}
+
+/* Afterwards the spans refer to the copy, so the trainer may change its tensors while another
+ * thread writes. */
+diloco_status dl_local_copy(dl_local *local, int slot, const dl_local_copying *a)
+{
+    dl_local_copied *copy = &local->copies[slot];
+    DL_ASSERT(dl_run_id_ok(a->facts->run) && copy->bytes);
+    diloco_status status =
+        dl_local_describe(&copy->file, a->tensors, a->n_tensors, a->privates, a->n_privates, false);
+    if (!status) status = dl_local_make_header(local, &copy->file, a->facts);
+    if (status) return dl_fail_context(status, "local state");
+    dl_span *parts = copy->file.spans + 1;
+    for (size_t i = 0; i < copy->file.n_parts; i++) {
+        const dl_private *p = copy->file.privates[i];
+        const bool later = i < a->n_tensors && a->places && a->places[i];
+        if (later || (p && p->fill && !a->restored)) parts[i].data = NULL;
+    }
+    DL_ASSERT(copied_lens(parts, copy->file.n_parts) <= local->copy_len);
+    copy_spans(copy->bytes, parts, copy->file.n_parts, a->pool);
+    return finish(copy, a);
+}
+
+void dl_local_copy_rest(dl_local *local, int slot, const dl_local_copying *a)
+{
+    for (size_t i = 0; i < a->n_tensors; i++) {
+        if (!a->places[i]) continue;
+        const dl_span from = {a->tensors[i].data, local->copies[slot].file.spans[1 + i].len};
+        copy_spans(a->places[i], &from, 1, a->pool);
+        a->places[i] = NULL;
+    }
+}
+
+diloco_status dl_local_write(dl_local *local, int slot)
+{
+    return dl_local_write_file(local, &local->copies[slot].file);
+}
