@@ -73,6 +73,8 @@ typedef struct pass {
     uint32_t fragment;
     float *g;                /* capturing */
     float mix;               /* adopting */
+    bool shares;             /* beginning a round, deciding: there is an own share */
+    float step;              /* of it: the learning rate times this replica's weight */
     size_t bad[DL_POOL_MAX]; /* first bad element that each thread met; SIZE_MAX: none */
 } pass;
 
@@ -267,11 +269,23 @@ static void adopt_part(void *context, int part, int n_parts)
     dl_fp_leave(fp);
 }
 
+/* Copies integers and booleans from the newest state. */
+static void discrete_to_local(const dl_exec *x, uint32_t fragment)
+{
+    const dl_fragment_state *s = &x->state.now[fragment];
+    for (size_t i = x->capture.first[fragment]; i < x->capture.first[fragment + 1]; i++) {
+        const dl_local_tensor *t = &x->capture.local[i];
+        if (t->region == DL_INTEGERS)
+            memcpy(t->data, s->integers + t->begin, t->count * sizeof(int64_t));
+        else if (t->region == DL_BOOLEANS)
+            memcpy(t->data, s->booleans + t->begin, t->count);
+    }
+}
+
 /* Integers and booleans have no mix: unless mix is 1, they are copied. With mix 0 every element is
  * overwritten, so the trainer's values are not copied from the device. */
 void dl_exec_adopt(dl_exec *x, uint32_t fragment, float mix)
 {
-    const dl_fragment_state *s = &x->state.now[fragment];
     if (x->capture.start) {
         dl_exec_begin_round(x, fragment, DL_NO_ENTRY, 0);
         return;
@@ -279,13 +293,7 @@ void dl_exec_adopt(dl_exec *x, uint32_t fragment, float mix)
     if (mix == 0 ? dl_mirrors_check(x->a.mirrors) : dl_mirrors_pull(x->a.mirrors, (int)fragment))
         return; /* the caller of dl_mirrors_check gets the error */
     dl_pool_run(x->a.trainer_pool, adopt_part, &(pass){.x = x, .fragment = fragment, .mix = mix});
-    for (size_t i = x->capture.first[fragment]; i < x->capture.first[fragment + 1]; i++) {
-        const dl_local_tensor *t = &x->capture.local[i];
-        if (mix != 1 && t->region == DL_INTEGERS)
-            memcpy(t->data, s->integers + t->begin, t->count * sizeof(int64_t));
-        else if (mix != 1 && t->region == DL_BOOLEANS)
-            memcpy(t->data, s->booleans + t->begin, t->count);
-    }
+    if (mix != 1) discrete_to_local(x, fragment);
     dl_mirrors_push(x->a.mirrors, (int)fragment);
     dl_state_put_out(&x->state, (int)fragment);
 }
@@ -304,65 +312,78 @@ static bool decode_share(const dl_exec *x, uint64_t entry, uint32_t fragment)
 }
 
 /* Moves theta by a share g with momentum v as the outer optimizer does: lr g; lr v; lr (g + mu v).
- * It uses the fma operations of the outer step, in the same order (P21.2). `step` has the learning
- * rate and this replica's weight. */
-static void take_share(const dl_exec *x, uint32_t fragment, float weight)
+ * It uses the fma operations of the outer step, in the same order (P21.2). `step` is the learning
+ * rate times this replica's weight. */
+static void take_share(const pass *p, range r)
 {
+    const dl_exec *x = p->x;
     const char *outer = x->state.outer->name;
-    const float mu = x->state.control.mu, step = x->state.control.lr * weight;
+    const float mu = x->state.control.mu, step = p->step;
     const bool nesterov = !strcmp(outer, "nesterov"), plain = !strcmp(outer, "sgd");
-    const float *own = x->capture.own_momentum + x->capture.f32_at[fragment];
-    float *start = x->capture.start + x->capture.f32_at[fragment];
-    const size_t n = x->a.run->manifest.fragments[fragment].n_trained;
-    for (size_t i = 0; i < n; i++) {
+    const float *own = x->capture.own_momentum + x->capture.f32_at[p->fragment];
+    float *start = x->capture.start + x->capture.f32_at[p->fragment];
+    const size_t n = x->a.run->manifest.fragments[p->fragment].n_trained;
+    for (size_t i = r.begin; i < dl_size_min(r.end, n); i++) {
         const float g = x->capture.share[i], v = fmaf(mu, own[i], g);
         const float d = plain ? g : nesterov ? fmaf(mu, v, g) : v;
         start[i] = fmaf(-step, d, start[i]);
     }
 }
 
-/* Rounds the narrow tensors of the round's start, since training begins from rounded values. */
-static void round_start(dl_exec *x, uint32_t fragment)
+/* Rounds the start of a narrow tensor, since training begins from rounded values, and copies it
+ * into the local tensor. */
+static void begin_piece(const pass *p, size_t i, size_t skip, size_t n)
 {
-    for (size_t i = x->capture.first[fragment]; i < x->capture.first[fragment + 1]; i++) {
-        float *start = x->capture.start + x->capture.f32_at[fragment] + x->capture.local[i].begin;
-        if (narrow_type(x, i))
-            dl_round_to(start, start, x->capture.local[i].count, narrow_type(x, i));
-    }
+    const dl_exec *x = p->x;
+    const dl_local_tensor *t = &x->capture.local[i];
+    float *start = x->capture.start + x->capture.f32_at[p->fragment] + t->begin + skip;
+    if (narrow_type(x, i)) dl_round_to(start, start, n, narrow_type(x, i));
+    memcpy((float *)t->data + skip, start, n * sizeof *start);
 }
 
-/* Copies the start of the round into the local tensors, integers and booleans from the newest
- * state. */
-static void start_to_local(dl_exec *x, uint32_t fragment)
+/* One thread's part of a begin: theta, then the own share, then rounding, then the copy, chunk by
+ * chunk while it is in the cache. */
+static void begin_part(void *context, int part, int n_parts)
 {
-    const dl_fragment_state *s = &x->state.now[fragment];
-    const float *start = x->capture.start + x->capture.f32_at[fragment];
-    for (size_t i = x->capture.first[fragment]; i < x->capture.first[fragment + 1]; i++) {
-        const dl_local_tensor *t = &x->capture.local[i];
-        if (t->region == DL_INTEGERS)
-            memcpy(t->data, s->integers + t->begin, t->count * sizeof(int64_t));
-        else if (t->region == DL_BOOLEANS)
-            memcpy(t->data, s->booleans + t->begin, t->count);
-        else
-            memcpy(t->data, start + t->begin, t->count * sizeof *start);
+    const pass *p = context;
+    const dl_exec *x = p->x;
+    size_t begin, end;
+    dl_part_range(&begin, &end, n_floats(x, p->fragment), DL_BLOCK, part, n_parts);
+    dl_fp_state fp = dl_fp_enter();
+    for (range r = {.begin = begin}; r.begin < end; r.begin = r.end) {
+        r.end = dl_size_min(end, r.begin + CHUNK);
+        memcpy(x->capture.start + x->capture.f32_at[p->fragment] + r.begin,
+               x->state.now[p->fragment].theta + r.begin, (r.end - r.begin) * sizeof(float));
+        if (p->shares) take_share(p, r);
+        each_piece(p, r, begin_piece);
     }
+    dl_fp_leave(fp);
 }
 
-/* The order: theta, then the own share, then rounding, then the copy. A second call for the same
- * round gives the same start. */
+/* A second call for the same round gives the same start. */
 void dl_exec_begin_round(dl_exec *x, uint32_t fragment, uint64_t entry, float weight)
 {
-    const dl_fragment_state *s = &x->state.now[fragment];
-    dl_fp_state fp = dl_fp_enter();
-    memcpy(x->capture.start + x->capture.f32_at[fragment], s->theta,
-           x->forms[fragment].n * sizeof *s->theta);
-    x->capture.start_base[fragment] = s->digest;
-    if (x->capture.own_momentum && entry != DL_NO_ENTRY && decode_share(x, entry, fragment))
-        take_share(x, fragment, weight);
-    round_start(x, fragment);
-    start_to_local(x, fragment);
-    dl_fp_leave(fp);
+    pass p = {.x = x, .fragment = fragment, .step = x->state.control.lr * weight};
+    x->capture.start_base[fragment] = x->state.now[fragment].digest;
+    p.shares = x->capture.own_momentum && entry != DL_NO_ENTRY && decode_share(x, entry, fragment);
+    dl_pool_run(x->a.trainer_pool, begin_part, &p);
+    discrete_to_local(x, fragment);
     dl_mirrors_push(x->a.mirrors, (int)fragment);
+}
+
+static void decided_part(void *context, int part, int n_parts)
+{
+    const pass *p = context;
+    const dl_exec *x = p->x;
+    const float mu = x->state.control.mu;
+    float *own = x->capture.own_momentum + x->capture.f32_at[p->fragment];
+    size_t begin, end;
+    dl_part_range(&begin, &end, x->a.run->manifest.fragments[p->fragment].n_trained, DL_BLOCK, part,
+                  n_parts);
+    dl_fp_state fp = dl_fp_enter();
+    for (size_t i = begin; i < end; i++)
+        own[i] = p->shares ? fmaf(mu, own[i], x->capture.share[i]) : mu * own[i];
+    dl_fp_leave(fp);
 }
 
 /* v <- mu v + g if the entry counted the share, mu v if not; an abort leaves v. The share can be
@@ -371,14 +392,9 @@ void dl_exec_begin_round(dl_exec *x, uint32_t fragment, uint64_t entry, float we
 void dl_exec_decided(dl_exec *x, uint64_t entry, uint32_t fragment, bool commit, bool counted)
 {
     if (!x->capture.own_momentum || !commit) return;
-    const float mu = x->state.control.mu;
-    float *own = x->capture.own_momentum + x->capture.f32_at[fragment];
-    const size_t n = x->a.run->manifest.fragments[fragment].n_trained;
-    const bool adds = counted && decode_share(x, entry, fragment);
-    dl_fp_state fp = dl_fp_enter();
-    for (size_t i = 0; i < n; i++)
-        own[i] = adds ? fmaf(mu, own[i], x->capture.share[i]) : mu * own[i];
-    dl_fp_leave(fp);
+    pass p = {.x = x, .fragment = fragment};
+    p.shares = counted && decode_share(x, entry, fragment);
+    dl_pool_run(x->a.trainer_pool, decided_part, &p);
 }
 
 void dl_exec_forget(dl_exec *x)
