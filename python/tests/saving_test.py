@@ -1,7 +1,10 @@
 """saving_test.py - a replica's private state is packed when it is saved, and only then. Skips
 itself (77) without torch."""
 import concurrent.futures
+import pathlib
 import random
+import signal
+import subprocess
 import sys
 import threading
 import time
@@ -74,9 +77,7 @@ class Saving(InScratch):
                 model = small()
                 opt = self.optimizer(model, **options)
                 self.train(model, opt, upto=9)
-                if overlap:  # only a clean stop promises the same bits (P16.3)
-                    opt.save()
-                opt.close()  # saves nothing: without overlap the last due point did
+                opt.close()  # saves nothing: the last due point did
                 again = small(3)
                 opt = self.optimizer(again, **options)
                 self.assertTrue(opt.binding.resumed)
@@ -129,6 +130,60 @@ class Saving(InScratch):
                 with mock.patch.object(inner, "step", lambda: None):
                     with self.assertRaisesRegex(diloco.RefusedError, "changed the shape of exp_avg"):
                         opt.step()
+
+
+# A replica that kills itself, as kill -9 does, at the point that its last argument names.
+REPLICA = """
+import os, pathlib, signal, sys
+sys.path.insert(0, sys.argv[1])
+import diloco
+from diloco import _state
+from torch_world import QUICK, adamw, inner_step, small, values
+
+store, point, number = sys.argv[2], sys.argv[3], int(sys.argv[4])
+reached = 0
+
+def reach(here):
+    global reached
+    reached += here == point
+    if here == point and reached == number:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+pack = _state.InnerState.pack
+def pack_and_reach(state, room=None):
+    reach("before the moments")
+    pack(state, room)
+    reach("after the moments")
+_state.InnerState.pack = pack_and_reach
+model = small()
+with diloco.DiLoCoOptimizer(model, adamw(model), store, "r0", sync_every=4, rounds=5,
+                            overlap_steps=2, options=QUICK) as opt:
+    while not opt.done:
+        inner_step(model, opt, 0, opt.run.now.step)
+        reach("a step")
+pathlib.Path(store + ".values").write_bytes(b"".join(v.numpy().tobytes() for v in values(model)))
+"""
+
+
+class Killed(InScratch):
+    def live(self, store, point="", number=0):
+        """Run one process of the replica; its exit code."""
+        tests = pathlib.Path(__file__).resolve().parent
+        command = [sys.executable, "-c", REPLICA, tests, store, point, number]
+        return subprocess.run([str(word) for word in command], check=False).returncode
+
+    def test_a_replica_killed_during_overlap_resumes_to_the_bit(self):
+        whole = self.store.with_name("whole")
+        self.assertEqual(self.live(whole), 0)
+        want = whole.with_name("whole.values").read_bytes()
+        points = [("before the moments", 3), ("after the moments", 1)]
+        points += [("a step", n) for n in (9, 11)]  # during the second overlap, and after it
+        for i, (point, number) in enumerate(points):
+            with self.subTest(point=point, number=number):
+                store = self.store.with_name(f"killed{i}")
+                self.assertEqual(self.live(store, point, number), -signal.SIGKILL)
+                self.assertEqual(self.live(store), 0)
+                self.assertEqual(store.with_name(f"killed{i}.values").read_bytes(), want)
 
 
 class HostCopies(unittest.TestCase):

@@ -3,9 +3,13 @@
  *     DIE_AT=WHEN:WHAT:WHERE   WHEN is before, amid or after
  *     DIE_ONCE=FILE            made by the dying process: no other one dies, and the test sees it
  *     DIE_EACH=1               every process dies at a link, once a name: FILE and the name's end
+ *     DIE_SKIP=N               each process passes that point N times before it may die there
+ *     HOLD_AT=WHERE            the sync of a file does not begin, as on a disk that has stopped
+ *     HELD=FILE                made by the first process that is held, with its pid
  *
- * WHAT is one of link, rename, unlink of a file store, where WHERE is a part of the path. Or it is
- * PUT, POST, DELETE of a client over plain HTTP, where WHERE is a part of the request's line.
+ * WHAT may be link, rename or unlink of a file store, or write, sync or syncdir (of a folder),
+ * where WHERE is a part of the path. For PUT, POST, DELETE of a client over plain HTTP, WHERE is a
+ * part of the request's line.
  *
  * A file is linked when it is whole, so `before:link` is an upload in flight. `amid` of a
  * request is when its head and some of its body were sent, `after` when something of the answer has
@@ -19,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MAX_FD = 1024 };
@@ -44,23 +49,32 @@ static void die(void)
     die_of("");
 }
 
-/* Does DIE_AT say so? */
+/* Returns whether the process is at DIE_AT, and has passed it DIE_SKIP times. */
 static bool is_at(const char *when, const char *what, const char *where)
 {
-    const char *at = getenv("DIE_AT");
+    static atomic_int n_passed;
+    const char *at = getenv("DIE_AT"), *skip = getenv("DIE_SKIP");
     char head[32];
     const int len = snprintf(head, sizeof head, "%s:%s:", when, what);
-    return at && !strncmp(at, head, (size_t)len) && strstr(where, at + len);
+    if (!at || strncmp(at, head, (size_t)len) || !strstr(where, at + len)) return false;
+    return atomic_fetch_add(&n_passed, 1) >= (skip ? atoi(skip) : 0);
+}
+
+/* The path of an open file or folder. */
+static void path_of(char path[1024], int fd)
+{
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const ssize_t n = readlink(link, path, 1023);
+    path[n > 0 ? n : 0] = 0;
 }
 
 /* The path of a name in an open folder. */
 static void path_at(char out[1024], int folder, const char *leaf)
 {
-    char link[64], path[512] = "";
-    snprintf(link, sizeof link, "/proc/self/fd/%d", folder);
-    const ssize_t n = readlink(link, path, sizeof path - 1);
-    path[n > 0 ? n : 0] = 0;
-    snprintf(out, 1024, "%s/%s", path, leaf);
+    char path[1024];
+    path_of(path, folder);
+    snprintf(out, 1024, "%.700s/%.300s", path, leaf);
 }
 
 #define REAL(name, type) ((type)dlsym(RTLD_NEXT, name))
@@ -90,6 +104,48 @@ int rename(const char *old, const char *path)
     if (is_at("before", "rename", path)) die();
     const int got = REAL("rename", int (*)(const char *, const char *))(old, path);
     if (got == 0 && is_at("after", "rename", path)) die();
+    return got;
+}
+
+ssize_t write(int fd, const void *data, size_t len)
+{
+    ssize_t (*const real)(int, const void *, size_t) =
+        REAL("write", ssize_t(*)(int, const void *, size_t));
+    const char *at = getenv("DIE_AT");
+    char path[1024];
+    if (at && strstr(at, ":write:")) {
+        path_of(path, fd);
+        if (is_at("amid", "write", path) && is_chosen("")) {
+            (void)!real(fd, data, len / 2);
+            kill(getpid(), SIGKILL);
+        }
+    }
+    return real(fd, data, len);
+}
+
+/* The first process that comes here writes its pid, and waits until it is killed. */
+static void hold(const char *path)
+{
+    const char *at = getenv("HOLD_AT"), *held = getenv("HELD");
+    if (!at || !held || !strstr(path, at)) return;
+    const int fd = open(held, O_CREAT | O_EXCL | O_WRONLY, 0666);
+    if (fd < 0) return;
+    dprintf(fd, "%ld\n", (long)getpid());
+    close(fd);
+    for (;;)
+        pause();
+}
+
+int fsync(int fd)
+{
+    char path[1024];
+    struct stat st;
+    path_of(path, fd);
+    const char *what = !fstat(fd, &st) && S_ISDIR(st.st_mode) ? "syncdir" : "sync";
+    hold(path);
+    if (is_at("before", what, path)) die();
+    const int got = REAL("fsync", int (*)(int))(fd);
+    if (got == 0 && is_at("after", what, path)) die();
     return got;
 }
 

@@ -1,15 +1,18 @@
 #!/bin/sh
 # points.sh PROGRAM DIE_AT.so WHERE: A process of a run dies, as by kill -9, at each point at which
-# an operation is half done. WHERE is file, hub, or bucket (the store of CLOUD_TEST_URL). Every run
-# completes, verifies, and ends in the bits of one without a death (PROTOCOL P16; R-20).
+# an operation is half done. WHERE is file, hub, or bucket (the store of CLOUD_TEST_URL), or beside: a
+# file store and a state that is saved beside training. Every run completes, verifies, and ends in
+# the bits of one without a death (PROTOCOL P16; R-20), unless its function says otherwise.
 . "$(dirname "$0")/../e2e/lib.sh"
 shim=$2 # absolute
 where=$3
 
 sed -i 's/^rounds = 6/rounds = 14/; s/^patience = 5/patience = 60/; s/^heartbeat = 0.5/heartbeat = 0.02/
         s/^\[run\]/[run]\nsnapshot_every = 0.05\nretain = "recent"/' tiny.toml
-expect 0 diloco train tiny.toml --store whole --quiet
-want=$(digest whole)
+if [ "$where" != beside ]; then
+    expect 0 diloco train tiny.toml --store whole --quiet
+    want=$(digest whole)
+fi
 n=0
 port=$(python3 "$project/tests/free_port.py") # of all starts of the hub
 
@@ -23,7 +26,7 @@ serve() { # the hub, which may have orders to die
 
 store() { # of the n-th run
     case $where in
-    file) echo "run$n" ;;
+    file | beside) echo "run$n" ;;
     hub) echo "http://127.0.0.1:$port/run$n" ;;
     bucket) echo "${CLOUD_TEST_URL%%\?*}/crash$n?${CLOUD_TEST_URL#*\?}" ;;
     esac
@@ -43,18 +46,45 @@ dies() {
     ended_well "$1"
 }
 
-# dies_beside WHAT DIE_AT SETTING…: a replica of a run with overlap dies, whose state is saved beside
-# training. The run ends and verifies; P16 promises no equal bits here.
+# dies_beside WHAT DIE_AT SKIP SETTING…: a replica of a run with overlap dies, whose state is saved
+# beside training. The run ends and verifies.
 dies_beside() {
     what=$1
     at=$2
-    shift 2
+    skip=$3
+    shift 3
     n=$((n + 1))
-    expect 0 env DIE_AT="$at" DIE_ONCE="$PWD/once$n" LD_PRELOAD="$shim" \
+    expect 0 env DIE_AT="$at" DIE_SKIP="$skip" DIE_ONCE="$PWD/once$n" LD_PRELOAD="$shim" \
         diloco train tiny.toml --store "$(store)" --set "run.state_dir=state$n" \
         --set server.diloco.overlap_steps=5 "$@"
     grep -q 'was killed by signal 9 (Killed); started again' out || fail "$where: no death $what seen"
     [ -e "once$n" ] || fail "$where: no replica died $what"
+    digest "$(store)" >digest
+}
+
+# beside WHAT DIE_AT SKIP: the run also has the bits of one without a death.
+beside() {
+    dies_beside "$@"
+    [ "$(cat digest)" = "$want_beside" ] || fail "$where: where one died $1 the run ends elsewhere"
+}
+
+# The disk of r1 stops while a save is written. Two fragments are due every 10 steps, and with error
+# feedback each is saved. The due point after the save takes a second copy, and says so. Then r1 is
+# killed. The run ends and verifies; P16 promises no equal bits with two fragments.
+dies_with_two_copies() {
+    n=$((n + 1))
+    env HOLD_AT=/r1/local HELD="$PWD/held$n" LD_PRELOAD="$shim" \
+        diloco train tiny.toml --store "$(store)" --set "run.state_dir=state$n" \
+        --set server.diloco.fragments=2 --set server.diloco.overlap_steps=15 \
+        --set server.diloco.codec=topk --set server.diloco.error_feedback=0.9 >out 2>err &
+    train=$!
+    started="$started $train"
+    wait_for grep -q 'still being saved at the next due point' out
+    kill -9 "$(cat "held$n")"
+    code=0
+    wait "$train" || code=$?
+    [ "$code" = 0 ] || fail "after a death with two copies of the state, train ends with $code"
+    grep -q 'was killed by signal 9 (Killed); started again' out || fail "$where: no death with two copies seen"
     digest "$(store)" >digest
 }
 
@@ -106,13 +136,25 @@ committer_dies_twice() {
     expect 0 diloco verify "$(store)"
 }
 
-if [ "$where" = file ]; then
+if [ "$where" = beside ]; then
+    expect 0 diloco train tiny.toml --store whole_beside --quiet --set server.diloco.overlap_steps=5
+    want_beside=$(digest whole_beside)
+    beside "while its first state is written" amid:write:/r1/local 0
+    beside "between sync and rename of its first state" before:rename:/r1/ 0
+    beside "while the copy of a later state is written" amid:write:/r1/local 60 # a write for each tensor
+    beside "before the written state is synced" before:sync:/r1/local 3
+    beside "between sync and rename of its state" before:rename:/r1/ 3
+    beside "before its folder is synced" after:rename:/r1/ 3
+    beside "after its state was saved, before the upload" after:syncdir:/r1 3
+    beside "in the middle of an upload" before:link:/c/0000000003/r1. 0
+    beside "behind an upload" after:link:/c/0000000003/r1. 0
+    beside "in the middle of a commit" before:link:/log/0000000004. 0
+    beside "behind a commit, before adopting it" after:link:/log/0000000004. 0
+    dies_beside "three entries after its last save" after:link:/c/0000000003/r1. 0 --set run.save_every=5
+    dies_with_two_copies
+elif [ "$where" = file ]; then
     committer_dies_twice
     dies "before upload, its state saved" after:rename:/r1/
-    dies_beside "while its state is written" before:rename:/r1/
-    dies_beside "after its state was written, before the upload" after:rename:/r1/
-    dies_beside "in the middle of an upload" before:link:/c/0000000003/r1.
-    dies_beside "three entries after its last save" after:link:/c/0000000003/r1. --set run.save_every=5
     dies "in the middle of an upload" before:link:/c/0000000003/r1.
     dies "behind an upload" after:link:/c/0000000003/r1.
     all_die
