@@ -56,6 +56,7 @@ def replica(args, folder):
             opt.step()
             took.append(time.monotonic() - began)
             if len(took) == args.steps * (args.rounds - 1):
+                opt.save()  # and the saves and uploads before it, which the second does not wait for
                 began = time.monotonic()
                 opt.save()
                 save = time.monotonic() - began
