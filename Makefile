@@ -69,7 +69,7 @@ fuzz: packages-build packages-check ## ten minutes for every parser of outside b
 soak: packages-build packages-test packages-check packages-deb packages-wheel packages-fresh packages-image tests ## for as long as it may take: the whole matrix, fuzzing, simulations
 	@scripts/soak.sh $(BUILD)
 
-check: packages-build packages-test packages-check packages-servers packages-launch ## formatting, linting, both compilers, sanitizers
+check: packages-build packages-test packages-check ## formatting, linting, both compilers, sanitizers
 	@scripts/check.sh
 
 format: packages-check
