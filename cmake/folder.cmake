@@ -71,7 +71,7 @@ endfunction()
 # dl_link_quickly(name): with lld where it is, in a quarter of ld's time. There are 350 test programs.
 find_program(DILOCO_LLD ld.lld)
 function(dl_link_quickly target)
-  if(DILOCO_LLD)
+  if(EXISTS "${DILOCO_LLD}") # it may have been removed since it was found
     target_link_options(${target} PRIVATE -fuse-ld=lld)
   endif()
 endfunction()

@@ -2,8 +2,8 @@
 # sanitize.sh address|thread [CMAKE-ARGUMENT…]: build/address and build/thread are for sanitizers.
 # build/address has clang's of addresses and undefined behaviour, with the fuzz targets, which need
 # libraries built for them. build/thread has gcc's of threads, whose runtime may be shared (clang
-# 14's ends at its start then). With -O2, since at -O1 kernels take four times as long. clang uses
-# lld, since there are 280 programs, and ld takes three times as long to link them.
+# 14's ends at its start then). With -O2, since at -O1 kernels take four times as long. clang uses lld
+# for all programs, the fuzz targets among them.
 set -eu
 cd "$(dirname "$0")/.."
 kind=${1:-}

@@ -1,6 +1,6 @@
 #!/bin/sh
 # test.sh BUILD [CTEST-ARGUMENT…]: run the tests of a build folder; list those that were left out;
-# end with "N passed, N failed". A core has four slots: a test that computes takes two, and one that
+# end with "N passed, N failed". A core has three slots: a test that computes takes two, and one that
 # mostly waits, for servers and replicas, takes one (tests/CMakeLists.txt). A report of a sanitizer
 # fails too, also of a process that no test waits for.
 set -u
@@ -18,9 +18,17 @@ export ASAN_OPTIONS="log_path=$reports/address:allocator_may_return_null=1:verif
 export UBSAN_OPTIONS=print_stacktrace=1
 export TSAN_OPTIONS="log_path=$reports/thread:allocator_may_return_null=1"
 
+# A slot may take 1 GB. Sanitized and shaken programs (tests/shake/shake.c) take several times as long.
+slots=$((3 * $(nproc)))
+if grep -q '^DILOCO_SANITIZE:[A-Z]*=.' "$build/CMakeCache.txt" || [ -n "${SHAKE_SEED:-}" ]; then
+    slots=$((2 * $(nproc)))
+fi
+gigabytes=$(awk '/^MemAvailable:/ { print int($2 / 1048576) }' /proc/meminfo)
+[ "$slots" -le "$gigabytes" ] || slots=$((gigabytes > 2 ? gigabytes : 2))
+
 temporary=$build/Testing/Temporary
 rm -f "$temporary/LastTestsFailed.log"
-ctest --test-dir "$build" --output-on-failure -j "$((4 * $(nproc)))" "$@" 2>&1 | tee "$out" |
+ctest --test-dir "$build" --output-on-failure -j "$slots" "$@" 2>&1 | tee "$out" |
     grep -v '^Internal ctest\|^Total Test time\|^$'
 
 passed=$(grep -c ' Passed ' "$out")
