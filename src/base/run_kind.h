@@ -25,4 +25,16 @@ const dl_run_kind *dl_run_kind_of(const dl_config *config);
  * "extension"), as the end of a sentence that begins "… do not go with"; NULL: one can. */
 const char *dl_run_no_extension(const dl_config *config);
 
+/* Returns why the replicas of such a run stop at no common step, so that it cannot be extended;
+ * NULL: they do. */
+const char *dl_run_no_common_step(const dl_config *config);
+
+/* Returns the first option that decides a replica's sample n and differs between both runs. NULL:
+ * with equal data, step n has the same samples in both. */
+const dl_option *dl_run_samples_differ(const dl_config *a, const dl_config *b);
+
+/* Returns whether the run's outer optimizer counts its commits, so that its vectors alone cannot be
+ * continued (the rows of src/outer with `counts`). */
+bool dl_run_counts_commits(const dl_config *config);
+
 #endif

@@ -4,6 +4,7 @@
  *
  * Traces are worked in real numbers: 1e-5 leaves room for float32. */
 #include "base/rng.h"
+#include "base/run_kind.h"
 #include "outer/outer.h"
 
 #include "check.h"
@@ -65,6 +66,17 @@ TEST(the_table_finds_by_name_and_ends)
         for (const char *const *option = row->options; *option; option++)
             CHECK(dl_option_find(dl_config_table, *option));
         CHECK(row->evaluated <= row->n_state && row->most_lr > 0);
+    }
+}
+
+/* The names are a second list of these rows. */
+TEST(the_rows_that_count_commits_are_known_by_name)
+{
+    static dl_config config;
+    dl_config_init(&config);
+    for (size_t i = 0; dl_outer_at(i); i++) {
+        snprintf(config.outer_optimizer, sizeof config.outer_optimizer, "%s", dl_outer_at(i)->name);
+        CHECK(dl_run_counts_commits(&config) == dl_outer_at(i)->counts);
     }
 }
 
@@ -406,9 +418,9 @@ TEST(a_non_finite_fragment_is_not_adopted_nor_are_later_ones)
         CHECK(local[i] == 0);
 }
 
-TEST_MAIN(the_table_finds_by_name_and_ends, fed_13_nesterov_follows_its_golden_traces,
-          fed_13_heavy_ball_follows_its_hand_trace, fed_8_13_sgd_follows_its_hand_trace,
-          the_adaptive_rows_follow_pytorch_and_their_paper,
+TEST_MAIN(the_table_finds_by_name_and_ends, the_rows_that_count_commits_are_known_by_name,
+          fed_13_nesterov_follows_its_golden_traces, fed_13_heavy_ball_follows_its_hand_trace,
+          fed_8_13_sgd_follows_its_hand_trace, the_adaptive_rows_follow_pytorch_and_their_paper,
           fedyogi_moves_its_second_moment_towards_the_square_and_stays_at_it,
           delayed_nesterov_follows_traces_computed_by_hand,
           n_pushes_of_delayed_nesterov_equal_one_nesterov_step_on_their_mean,

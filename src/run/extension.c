@@ -10,6 +10,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool is_extension(const dl_config *c)
@@ -29,19 +30,6 @@ diloco_status dl_run_check_extension(const dl_config *c)
 
 /* ---- the other run ------------------------------------------------------------------------ */
 
-/* Returns whether sample n of a replica depends on the option. The digest of a tokenizer is not
- * known before its file is read. */
-static bool orders_samples(const dl_option *row)
-{
-    static const char *const others[] = {"trainer.batch_size",
-                                         "trainer.gradient_accumulation_steps", "run.replicas",
-                                         "run.seed", "parameters.model.context"};
-    if (!(row->flags & DL_OPTION_AGREE) || row->flags & DL_OPTION_FIXED) return false;
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (!strcmp(row->name, others[i])) return true;
-    return !strncmp(row->name, "data.", 5);
-}
-
 static diloco_status differs(const dl_config *c, const char *what, const char *theirs,
                              const char *ours)
 {
@@ -53,27 +41,29 @@ static diloco_status differs(const dl_config *c, const char *what, const char *t
         c->init_from, what, theirs, ours);
 }
 
+static diloco_status option_differs(const dl_config *c, const dl_config *theirs,
+                                    const dl_option *row)
+{
+    unsigned char bytes[2][DL_PATH_MAX + 8];
+    dl_buf text[2];
+    for (int k = 0; k < 2; k++) {
+        text[k] = (dl_buf){.data = bytes[k], .cap = sizeof bytes[k], .max = sizeof bytes[k]};
+        DL_TRY(dl_option_text(&text[k], row, k ? c : theirs));
+    }
+    return differs(c, row->name, dl_buf_str(&text[0]), dl_buf_str(&text[1]));
+}
+
 static diloco_status compare(const dl_config *c, const dl_config *theirs)
 {
-    const char *why = dl_run_kind_of(theirs)->no_common_step;
+    const char *why = dl_run_no_common_step(theirs);
     if (why)
         return dl_fail(
             DILOCO_EREFUSED,
             "trainer.init_as = \"extension\" needs a step at which all replicas of \"%s\" "
             "stopped, and that run has %s. Take init_as \"continuation\"",
             c->init_from, why);
-    for (size_t i = 0; i < dl_config_table.n; i++) {
-        const dl_option *row = &dl_config_table.rows[i];
-        unsigned char bytes[2][DL_PATH_MAX + 8];
-        dl_buf text[2];
-        if (!orders_samples(row) || dl_option_equal(row, c, theirs)) continue;
-        for (int k = 0; k < 2; k++) {
-            text[k] = (dl_buf){.data = bytes[k], .cap = sizeof bytes[k], .max = sizeof bytes[k]};
-            DL_TRY(dl_option_text(&text[k], row, k ? c : theirs));
-        }
-        return differs(c, row->name, dl_buf_str(&text[0]), dl_buf_str(&text[1]));
-    }
-    return DILOCO_OK;
+    const dl_option *row = dl_run_samples_differ(c, theirs);
+    return row ? option_differs(c, theirs, row) : DILOCO_OK;
 }
 
 /* Reads the other run's options and the digest of its data. */
@@ -85,6 +75,23 @@ static diloco_status read_other(dl_runfile *out, const char *url)
     const diloco_status status = dl_run_read(out, &digest, store);
     dl_store_close(store);
     return status;
+}
+
+static const char *const OURS = "extension"; /* the origin of a step that was read here before */
+
+/* A step that was given is wrong. One that was read before has changed, so the other run trains. */
+static diloco_status must_be_at(const dl_config *c, uint64_t first)
+{
+    if (c->first_step == 0 || (uint64_t)c->first_step == first) return DILOCO_OK;
+    if (!strcmp(dl_config_origin(c, "trainer.first_step"), OURS))
+        return dl_fail(DILOCO_EREFUSED,
+                       "trainer.init_from = \"%s\": that run still trains, as it was at step "
+                       "%" PRId64 " and is at %" PRIu64 ". Stop it first",
+                       c->init_from, c->first_step, first);
+    return dl_fail(DILOCO_EINVAL,
+                   "trainer.first_step = %" PRId64 ", and the run \"%s\", which is to be extended, "
+                   "stopped at %" PRIu64 ": leave it 0, and stop that run first",
+                   c->first_step, c->init_from, first);
 }
 
 /* The other run may itself be an extension. */
@@ -99,19 +106,26 @@ static diloco_status set_first_step(dl_config *c, const dl_config *theirs)
                        "trainer.init_from = \"%s\": that run has no entry yet, so there is nothing "
                        "to extend",
                        c->init_from);
-    if (c->first_step && (uint64_t)c->first_step != first)
-        return dl_fail(DILOCO_EINVAL,
-                       "trainer.first_step = %" PRId64
-                       ", and the run \"%s\", which is to be extended, "
-                       "stopped at %" PRIu64 ": leave it 0, and stop that run first",
-                       c->first_step, c->init_from, first);
+    DL_TRY(must_be_at(c, first));
     snprintf(text, sizeof text, "%" PRIu64, first);
-    return dl_config_set(c, "trainer.first_step", text, "extension");
+    return dl_config_set(c, "trainer.first_step", text, OURS);
+}
+
+static diloco_status extend(dl_config *c, dl_runfile *other, const char *data_digest)
+{
+    diloco_status status = read_other(other, c->init_from);
+    if (status) return dl_fail_context(status, "trainer.init_from = \"%s\"", c->init_from);
+    status = compare(c, &other->config);
+    if (!status && *data_digest && other->data_digest[0] &&
+        strcmp(data_digest, other->data_digest) != 0)
+        status = differs(c, "the digest of the training data", other->data_digest, data_digest);
+    if (!status) status = set_first_step(c, &other->config);
+    dl_runfile_deinit(other);
+    return status;
 }
 
 diloco_status dl_run_extend(dl_config *c, const char *data_digest)
 {
-    dl_runfile other;
     if (!is_extension(c)) return DILOCO_OK;
     if (!dl_init_is_run(c->init_from))
         return dl_fail(
@@ -120,14 +134,10 @@ diloco_status dl_run_extend(dl_config *c, const char *data_digest)
             "trainer.init_from = \"%s\" is no folder or URL of one. Name the run, or take "
             "init_as \"continuation\"",
             c->init_from);
-    diloco_status status = read_other(&other, c->init_from);
-    if (status) return dl_fail_context(status, "trainer.init_from = \"%s\"", c->init_from);
-    status = compare(c, &other.config);
-    if (!status && *data_digest && other.data_digest[0] &&
-        strcmp(data_digest, other.data_digest) != 0)
-        status = differs(c, "the digest of the training data", other.data_digest, data_digest);
-    if (!status) status = set_first_step(c, &other.config);
-    dl_runfile_deinit(&other);
+    dl_runfile *other = malloc(sizeof *other); /* too large for some stacks */
+    if (!other) return dl_fail(DILOCO_ENOMEM, "out of memory for the run to extend");
+    const diloco_status status = extend(c, other, data_digest);
+    free(other);
     return status;
 }
 

@@ -11,13 +11,14 @@ DL_MUST_CHECK diloco_status dl_run_check_extension(const dl_config *config);
 /* Before a run is created as an extension: compares its data with that of the run which
  * trainer.init_from names, and sets trainer.first_step, which has to be 0 or right. `data_digest`
  * is this machine's, or "" if it is not known yet. Changes nothing in a run that is no extension.
- * Returns DILOCO_EREFUSED if trainer.init_from is no run or has no entry, DILOCO_EDIFFERS if a step
- * would have other samples, DILOCO_EINVAL for another trainer.first_step, and the errors of reading
- * a run. */
+ * A second call checks that the other run has not moved since the first one. Returns
+ * DILOCO_EREFUSED if trainer.init_from is no run, has no entry or still trains. Returns
+ * DILOCO_EDIFFERS if a step would have other samples, and DILOCO_EINVAL if another
+ * trainer.first_step was given. Otherwise returns the errors of reading a run. */
 DL_MUST_CHECK diloco_status dl_run_extend(dl_config *config, const char *data_digest);
 
 /* Takes trainer.first_step of a run that exists. A process that names the run to extend does not
- * have to name its step, and needs that run no more. */
+ * have to name its step, and does not read that run. */
 void dl_run_take_first_step(dl_config *config, const dl_config *run);
 
 #endif

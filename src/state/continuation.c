@@ -149,19 +149,22 @@ diloco_status dl_continue_outer(dl_state *state, const char *from)
     return dl_init_from(from, take_all, state);
 }
 
+/* An extension with its moments changes nothing that a warm-up could soften. */
 void dl_continue_start(dl_continue_text out, const dl_config *config, bool inherited)
 {
-    char begin[64] = "its first step";
+    char begin[64] = "its first step", soften[64] = "";
     const bool extends = config->init_as == DL_INIT_EXTENSION;
     if (extends) snprintf(begin, sizeof begin, "step %lld", (long long)config->first_step);
+    if (!extends || !inherited)
+        snprintf(soften, sizeof soften, "; parameters.learning_rate.%s_steps softens that",
+                 extends ? "rewarm" : "warmup");
     snprintf(out, sizeof(dl_continue_text),
              "this new run begins with the model and the outer state of \"%.160s\". The inner "
-             "optimizer begins %s, and the schedule \"%s\" and the data at %s; "
-             "parameters.learning_rate.%s_steps softens that",
+             "optimizer begins %s, and the schedule \"%s\" and the data at %s%s",
              config->init_from,
              inherited ? "with the moments that this replica has left there"
                        : "without moments, since this replica has left none beside it here",
-             config->lr_scheduler, begin, extends ? "rewarm" : "warmup");
+             config->lr_scheduler, begin, soften);
 }
 
 /* ---- H of both runs ----------------------------------------------------------------------- */

@@ -181,6 +181,22 @@ TEST(a_stopped_extension_resumes_without_the_other_run_and_with_the_same_bits)
     free(first), free(undisturbed), free(next);
 }
 
+/* --print-config writes the 0, and a saved configuration gives it. */
+TEST(a_first_step_that_is_given_as_zero_is_that_of_the_run)
+{
+    fixture_record records[CREW];
+    dl_config *first = run_of("1", constant);
+    train(first, records);
+    free_records(records);
+    dl_config *next = extension_of(first, "1", constant);
+    set(next, "trainer.first_step", "0");
+    CHECK_OK(diloco_train_create(next));
+    train(next, records);
+    CHECK_INT(H, first_step_of(next));
+    free_records(records);
+    free(first), free(next);
+}
+
 /* Its options do not name the other run. */
 TEST(a_replica_that_joins_takes_the_step_from_the_run)
 {
@@ -197,6 +213,15 @@ TEST(a_replica_that_joins_takes_the_step_from_the_run)
     free(first), free(next);
 }
 
+static void check_softens(const fixture_record *record, bool softens)
+{
+    char text[512];
+    const dl_json_value warned = fixture_nth(record, "warn", 0);
+    CHECK(dl_json_is(dl_json_get(warned, "code"), "continuation"));
+    CHECK_OK(dl_json_read_str(text, sizeof text, warned, "text"));
+    CHECK(softens == (strstr(text, "rewarm_steps softens that") != NULL));
+}
+
 /* Moments that are not there start at zero. Then the replica may warm up again. */
 TEST(a_replica_without_its_moments_warms_up_again)
 {
@@ -210,11 +235,13 @@ TEST(a_replica_without_its_moments_warms_up_again)
     free_records(records);
     dl_config *warm = extension_of(first, "1", rewarm);
     train(warm, records);
+    check_softens(&records[0], false);
     CHECK_NEAR(1e-3, number(&records[0], 0, "lr"), 1e-12);
     snprintf(local, sizeof local, "%s.local", first->store);
     CHECK_INT(0, rename(local, scratch_path("moments")));
     dl_config *next = extension_of(first, "1", rewarm);
     train(next, cold);
+    check_softens(&cold[0], true);
     CHECK_NEAR(0.25e-3, number(&cold[0], 0, "lr"), 1e-12);
     CHECK_NEAR(1e-3, number(&cold[0], 3, "lr"), 1e-12);
     free_records(records), free_records(cold);
@@ -286,6 +313,31 @@ TEST(another_step_than_that_of_the_other_run_is_refused)
     free(first);
 }
 
+/* The step was read before the model, and has to be the same after it. */
+TEST(a_run_that_trains_meanwhile_is_refused_by_name)
+{
+    fixture_record records[CREW];
+    dl_config *first = run_of("1", constant);
+    train(first, records);
+    dl_config *next = extension_of(first, "1", constant);
+    CHECK_OK(dl_config_set(next, "trainer.first_step", "2", "extension"));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_run_extend(next, ""));
+    CHECK_CONTAINS("still trains, as it was at step 2 and is at 4. Stop it first",
+                   diloco_error_text());
+    free_records(records);
+    free(first), free(next);
+}
+
+/* Its nodes share a first model and no log. */
+TEST(a_run_without_a_log_cannot_be_extended)
+{
+    dl_config *swarm = run_of("1", NULL);
+    CHECK_OK(diloco_preset_apply(swarm, "swarm"));
+    CHECK_OK(diloco_train_create(swarm));
+    check_refused(swarm, "trainer.rounds", "2", DILOCO_EREFUSED, "each node counts its own steps");
+    free(swarm);
+}
+
 TEST(runs_without_a_common_step_cannot_extend)
 {
     dl_config *other = run_of("1", NULL);
@@ -306,9 +358,11 @@ TEST_MAIN(a_run_and_its_extension_have_the_bits_of_one_long_run,
           an_extension_of_an_incomplete_run_begins_after_its_last_entry,
           a_schedule_continues_on_the_curve_of_the_whole_length,
           a_stopped_extension_resumes_without_the_other_run_and_with_the_same_bits,
+          a_first_step_that_is_given_as_zero_is_that_of_the_run,
           a_replica_that_joins_takes_the_step_from_the_run,
           a_replica_without_its_moments_warms_up_again,
           other_data_or_another_division_of_it_is_refused,
           a_file_an_empty_run_and_no_run_cannot_be_extended, an_asynchronous_run_cannot_be_extended,
           another_step_than_that_of_the_other_run_is_refused,
+          a_run_that_trains_meanwhile_is_refused_by_name, a_run_without_a_log_cannot_be_extended,
           runs_without_a_common_step_cannot_extend)

@@ -3,6 +3,7 @@
 #include "train/setup.h"
 
 #include "nn/device.h"
+#include "run/extension.h"
 #include "train/weights.h"
 #include <diloco/inspect.h>
 
@@ -47,6 +48,7 @@ diloco_status dl_setup_take_run(dl_config *config, bool all)
     *run = *config;
     diloco_status status = diloco_run_config(run, config->store);
     if (!status) status = copy_agreed(config, run);
+    if (!status) dl_run_take_first_step(config, run); /* also if 0 was given */
     free(run);
     return status;
 }
