@@ -53,13 +53,13 @@ static void warn_of_another(const dl_config *config, const dl_args *args)
         fprintf(stderr, "diloco: warning: %s\n", words);
 }
 
-/* Return true if the run in the store is complete, and shorter than is asked for. */
-static bool is_to_be_longer(const dl_config *config)
+/* Return true if the run in the store is complete, and shorter than is asked for. Its settings are
+ * read. */
+static bool is_to_be_longer(dl_config *settings, const dl_config *config)
 {
-    static dl_config settings; /* too large for some stacks */
     diloco_run_status run;
-    dl_config_init(&settings);
-    if (diloco_run_config(&settings, config->store) || config->rounds <= settings.rounds)
+    dl_config_init(settings);
+    if (diloco_run_config(settings, config->store) || config->rounds <= settings->rounds)
         return false;
     const bool is = !diloco_run_status_read(&run, config->store, 0) && run.done;
     diloco_run_status_free(&run);
@@ -70,12 +70,13 @@ static bool is_to_be_longer(const dl_config *config)
  * how to train on. */
 static diloco_status create_and_train(dl_config *config, const dl_args *args)
 {
+    static dl_config settings; /* too large for some stacks */
     char why[1024], words[DL_ONWARD_MAX];
     const diloco_status status = dl_crew_create_and_run(config, args);
     if (status != DILOCO_EDIFFERS) return status;
     snprintf(why, sizeof why, "%s", diloco_error_text());
-    if (!is_to_be_longer(config)) return dl_fail(status, "%s", why);
-    dl_onward_continue(words, config);
+    if (!is_to_be_longer(&settings, config)) return dl_fail(status, "%s", why);
+    dl_onward_continue(words, config, &settings);
     return dl_fail(status, "%s; %s", why, words);
 }
 

@@ -23,9 +23,8 @@ static const char *folder_of(const char *store)
 
 /* ---- continuing from a complete run */
 
-/* Write the first of "<store>-2", "<store>-3", … that is not there, or STORE if none is free or
- * fits.
- */
+/* Write the first of "<store>-2", "<store>-3", … that is not there. Write STORE if none is free
+ * or fits. */
 static bool free_name(dl_config_path out, const char *store)
 {
     const char *folder = folder_of(store);
@@ -40,7 +39,17 @@ static bool free_name(dl_config_path out, const char *store)
     return false;
 }
 
-void dl_onward_continue(char out[DL_ONWARD_MAX], const dl_config *config)
+/* Options that are not given are the run's, and defaults in the new one. So both are asked. */
+static const char *init_as(const dl_config *config, const dl_config *run)
+{
+    if (dl_run_counts_commits(config) || dl_run_counts_commits(run)) return "model";
+    if (dl_run_no_extension(config) || dl_run_no_common_step(run) ||
+        dl_run_samples_differ(config, run))
+        return "continuation";
+    return "extension";
+}
+
+void dl_onward_continue(char out[DL_ONWARD_MAX], const dl_config *config, const dl_config *run)
 {
     dl_config_path next;
     char from[DL_PATH_MAX + 32], word[2][DL_PATH_MAX + 64];
@@ -51,7 +60,7 @@ void dl_onward_continue(char out[DL_ONWARD_MAX], const dl_config *config)
         "to train on from its end, begin a new run: the same command with  --store %s --set %s "
         "--set trainer.init_as=%s%s",
         dl_shell_word(word[0], sizeof word[0], next), dl_shell_word(word[1], sizeof word[1], from),
-        dl_run_no_extension(config) ? "continuation" : "extension",
+        init_as(config, run),
         is_free ? "" : "  where STORE is a new name, as the next 998 are taken");
 }
 

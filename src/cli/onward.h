@@ -8,9 +8,10 @@
 enum { DL_ONWARD_MAX = 3 * DL_PATH_MAX };
 
 /* dl_onward_continue writes how to train on from the complete run in run.store: "to train on from
- * its end, begin a new run: the same command with --store …". The new run is an extension where
- * the kind of run allows it. Nothing is read from a store elsewhere. */
-void dl_onward_continue(char out[DL_ONWARD_MAX], const dl_config *config);
+ * its end, begin a new run: the same command with --store …". `run` has the run's own settings.
+ * trainer.init_as of the new run is "extension", else "continuation", else "model": the first that
+ * `config` and `run` allow. Nothing is read from a store elsewhere. */
+void dl_onward_continue(char out[DL_ONWARD_MAX], const dl_config *config, const dl_config *run);
 
 /* dl_onward_beside returns true if the configuration file `path` is in another folder, and a run of
  * the same name exists in runs/ beside it. The store then was not given, and holds no run yet. The

@@ -180,9 +180,12 @@ static void command_again(char *out, size_t cap, const dl_args *args)
 /* A run that was complete before would otherwise end without a word about how to train on. */
 static void print_complete(crew *c)
 {
+    static dl_config settings; /* too large for some stacks */
     char words[DL_ONWARD_MAX], line[DL_ONWARD_MAX + 64];
     if (!c->complete || dl_swarm_is(c->config)) return;
-    dl_onward_continue(words, c->config);
+    dl_config_init(&settings);
+    if (diloco_run_config(&settings, c->config->store)) return; /* unreachable since it was read */
+    dl_onward_continue(words, c->config, &settings);
     snprintf(line, sizeof line, "the run was complete already; %s", words);
     dl_report_print(&c->report, line);
 }
