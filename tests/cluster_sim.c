@@ -290,7 +290,7 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *topology, const s
     }
 }
 
-/* fmin is a call, and this is asked of each replica at each event. */
+/* moment() runs for each replica at each event, and fmin is a call. */
 static double sooner(double a, double b)
 {
     return a < b ? a : b;

@@ -97,7 +97,7 @@ enum {
     X(FALSE_NEWS, "announcements and stops that were not true")                                    \
     X(INTRUDED, "objects that a writer without a key created")                                     \
     X(RENEWED, "replicas that went on as a later generation, for junk at their names")             \
-    X(RENAMED, "replicas that took another name, since somebody else had begun theirs")            \
+    X(RENAMED, "replicas that took another name, as another writer had created theirs first")      \
     X(PASSED_OVER, "listings that passed over junk")                                               \
     X(DISPUTE, "results disputed")                                                                 \
     X(VOID, "entries found void")                                                                  \
@@ -181,7 +181,7 @@ typedef struct replica {
         uint64_t n, until_n;
     } wait;
     struct {
-        uint64_t writes, crashes;
+        uint64_t writes, crashes, renames;
     } count;
     dl_generation generation;
     dl_store *store;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 static const double HEARTBEAT = 5;
+enum { RENAMES = 4 }; /* the most of one replica */
 
 /* A generation's clock begins anywhere and goes a little fast or slow. */
 static void set_clock(replica *r)
@@ -245,6 +246,9 @@ static diloco_status live(replica *r)
 static void take_another_name(replica *r)
 {
     char name[sizeof r->name];
+    if (++r->count.renames > RENAMES)
+        DIE(r->sim, "I4: %s took %d names, and none is its own: %s", r->name, RENAMES,
+            diloco_error_text());
     snprintf(name, sizeof name, "%.*sb", (int)sizeof name - 2, r->name);
     memcpy(r->name, name, sizeof name);
     sim_count(SIM_RENAMED, true);

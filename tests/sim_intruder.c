@@ -230,7 +230,7 @@ static void create_crowd(sim *s)
     }
 }
 
-/* Before its replica does. Every open seed has at least this case. */
+/* The writer creates the name before its replica does. Every open seed has at least this case. */
 static void begin_a_name(sim *s)
 {
     dl_key key;

@@ -180,9 +180,9 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_config(diloco_config *conf
                                                              const char *url);
 
 /* diloco_run_position sets *position to the due point of the log's last entry: the optimizer steps
- * of a replica since the run's first one. 0: the log is empty. Of an asynchronous run it is the
- * mean over replicas that have H steps for each contribution. Returns the errors of
- * diloco_run_config. */
+ * of a replica since the run's first one. 0: the log is empty. In an asynchronous run: (entries
+ * / run.replicas) * H. Aborted entries count, since replicas train during them. Returns the errors
+ * of diloco_run_config. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_position(uint64_t *position, const char *url);
 
 typedef struct diloco_verify_report {

@@ -70,9 +70,11 @@ const char *dl_inner_name_at(size_t i); /* known optimizers; NULL after the last
 
 /* trainer.lr_scheduler: lr of step number `step` (from 0) of `total` in the run. The schedule
  * begins trainer.first_step before the run, and is that much longer. `epoch` steps are one pass
- * over the data, for warm-ups and milestones in epochs (0: not in epochs). warm-up: lr * (step + 1)
- * / warmup_steps while step < warmup_steps, then constant; linear, cosine to min_ratio at `total`;
- * wsd: constant, then over the last decay_steps 1 - sqrt(x) (2412.01152) down to min_ratio;
+ * over the data, for warm-ups and milestones in epochs (0: not in epochs).
+ *   warm-up: lr * (step + 1) / warmup_steps while step < warmup_steps;
+ *   constant: lr after the warm-up;
+ *   linear, cosine: to min_ratio at `total`;
+ *   wsd: constant, then over the last decay_steps 1 - sqrt(x) (2412.01152) down to min_ratio;
  *   LambdaLR, as Plato's: lr * min(1, step / warmup_steps) * gamma^(milestone_steps <= step);
  *   MultiStepLR, as PyTorch's: lr * gamma^(milestone_steps <= step), gamma 0.1 where it is 0;
  *   StepLR, as PyTorch's: lr * gamma^floor(step / step_size), gamma 0.1 where it is 0.
