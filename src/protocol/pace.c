@@ -330,11 +330,13 @@ void dl_pace_apply(dl_pace *p, uint64_t entry, uint32_t fragment, bool commit, b
 /* Returns whether an earlier generation has captured the entry at this position, after the save
  * that this resume began from. With overlap the save precedes the capture. The steps after it are
  * trained again from the same tensors, and then adopt the entry where the earlier generation did.
- */
+ * With several fragments no equal bits are promised, and the replica could contribute with fewer
+ * steps than P14 asks. */
 static bool was_captured(const dl_pace *p, uint64_t entry, bool counted)
 {
-    return p->reading && counted && p->schedule.delay > 0 && !p->one_by_one && !some_behind(p) &&
-           entry == p->n_captured && p->n_captured - p->next_adopt < p->n_captures &&
+    return p->reading && counted && p->schedule.n_fragments == 1 && p->schedule.delay > 0 &&
+           !p->one_by_one && !some_behind(p) && entry == p->n_captured &&
+           p->n_captured - p->next_adopt < p->n_captures &&
            p->position == dl_schedule_capture(&p->schedule, entry);
 }
 

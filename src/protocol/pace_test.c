@@ -496,6 +496,24 @@ TEST(p16_resume_adopts_a_capture_after_the_save_where_it_was_adopted)
     }
 }
 
+/* With several fragments no equal bits are promised, and P14 decides about the next contribution.
+ */
+TEST(p16_resume_with_two_fragments_jumps_over_a_capture_after_the_save)
+{
+    scene before, after;
+    dl_pace_saved saved;
+    begin(&before, overlapped, "adopt");
+    train_to(&before, 100);
+    CHECK(!save(&before, &saved));
+    begin(&after, overlapped, "adopt");
+    dl_pace_resume(&after.pace, &saved);
+    after.pace.reading = true;
+    apply(&after, 0, true, true);
+    dl_pace_caught_up(&after.pace);
+    check_stop(&after, DL_STOP_JUMP, 0);
+    end(&before), end(&after);
+}
+
 /* Only the capture of the saved due point is repeated with its bits. */
 TEST(p16_resume_from_an_older_save_jumps)
 {
@@ -610,6 +628,7 @@ TEST_MAIN(without_overlap_a_due_point_is_a_capture_and_then_an_adoption_that_wai
           p14_joining_replica_knows_its_first_whole_contribution, p14_awaited_replica_is_never_mute,
           p16_resume_has_the_earlier_generations_entries_in_flight,
           p16_resume_adopts_a_capture_after_the_save_where_it_was_adopted,
+          p16_resume_with_two_fragments_jumps_over_a_capture_after_the_save,
           p16_resume_from_an_older_save_jumps,
           p16_without_overlap_a_capture_that_is_not_decided_is_repeated,
           p3_resume_knows_which_fragments_have_to_adopt_theta,
