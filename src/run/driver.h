@@ -19,10 +19,10 @@ enum { DL_NO_FRAGMENT = -1 };
 /* How the local state is saved. `save` does it before an entry is captured.
  *
  * The others do it beside training; all NULL: training waits for saves. `pull` gets the trainer's
- * values from their devices. Between dl_driver_hold and dl_driver_release, `copy` copies all to a
- * slot, except the floats of a fragment that is captured next (DL_NO_FRAGMENT: none), and `rest`
- * what the capture has not copied. `write` writes the slot, on another thread. has_room: whether
- * there is memory for a second slot. */
+ * values from their devices. `copy` copies all to a slot, except the tensors of a fragment that is
+ * captured next (DL_NO_FRAGMENT: none). `rest` copies those that the capture has not copied. Both
+ * are called between dl_driver_hold and dl_driver_release. `write` writes the slot, on another
+ * thread. has_room: whether there is memory for a second slot. */
 typedef struct dl_driver_saves {
     diloco_status (*save)(void *user);
     bool (*has_room)(void *user);
@@ -103,8 +103,10 @@ void dl_driver_settle(dl_driver *driver);
 /* Ends the exchange. */
 void dl_driver_halt(dl_driver *driver);
 
-/* Waits for a save beside training, whatever its result: the caller saves again. */
+/* Waits for a save beside training, whatever its result, and drops a copy that waits: the caller
+ * saves the newest state itself. dl_driver_saved then records that it has done so. */
 void dl_driver_await_save(dl_driver *driver);
+void dl_driver_saved(dl_driver *driver);
 
 /* Between hold and release the log does not move, so everything saved in between is consistent, the
  * residual too. dl_driver_saved_now returns the state to save with the local tensors, and the

@@ -9,6 +9,8 @@
  * there is no memory for a second copy. */
 #include "run/driver_parts.h"
 
+#include <stdio.h>
+
 /* Saves once in run.save_every rotations (P16). If that is each rotation and a residual would not
  * be consistent later, it saves at every entry. */
 static bool save_is_due(const dl_driver *d, uint64_t entry)
@@ -42,6 +44,17 @@ static void warn_full(void *driver, const char *why)
     dl_driver *d = driver;
     const dl_event_context context = {.replica = d->a.self.replica};
     dl_event_warn(d->a.record, &context, "unreachable", why);
+}
+
+static void warn_replaced(void *driver, const char *why)
+{
+    dl_driver *d = driver;
+    char text[1200];
+    const dl_event_context context = {.replica = d->a.self.replica};
+    snprintf(text, sizeof text,
+             "a save of the private state failed, and a newer state is saved in its place: %s",
+             why);
+    dl_event_warn(d->a.record, &context, "unreachable", text);
 }
 
 static diloco_status save_here(void *driver, int slot)
@@ -92,8 +105,8 @@ static int captured_with_copy(const dl_driver *d, uint64_t entry)
 
 /* Copies the local state, captures, and lets the saver write the copy. The facts are those before
  * the capture. The saver begins after the capture, which is then not slowed by it, and under the
- * same lock: the exchange uploads no contribution before its save is done (contribute). A failed
- * capture does not undo the save. */
+ * same lock: the exchange uploads no contribution before its save is done (contribute). If the
+ * capture fails, as with values that are not finite, the file keeps the last good state. */
 static diloco_status capture_and_save(dl_driver *d, uint64_t entry)
 {
     DL_TRY(find_room(d));
@@ -101,13 +114,14 @@ static diloco_status capture_and_save(dl_driver *d, uint64_t entry)
     dl_driver_lock(d);
     const int slot = dl_saver_take(d->saver);
     diloco_status status = d->a.saves.copy(d->a.user, slot, captured_with_copy(d, entry));
-    if (status) {
-        dl_saver_cancel(d->saver);
-    } else {
+    if (!status) {
         status = take_locked(d, entry);
         d->a.saves.rest(d->a.user, slot);
-        dl_saver_begin(d->saver, slot, entry);
     }
+    if (status)
+        dl_saver_cancel(d->saver);
+    else
+        dl_saver_begin(d->saver, slot, entry);
     dl_driver_unlock(d);
     return status;
 }
@@ -133,12 +147,21 @@ static diloco_status write_state(void *driver, int slot)
 
 diloco_status dl_driver_make_saver(dl_driver *d)
 {
-    const dl_saver_args args = {
-        .write = write_state, .full = warn_full, .user = d, .patience_s = d->a.store_timeout_s};
+    const dl_saver_args args = {.write = write_state,
+                                .full = warn_full,
+                                .replaced = warn_replaced,
+                                .user = d,
+                                .patience_s = d->a.store_timeout_s};
     return dl_saver_create(&d->saver, &args);
 }
 
 void dl_driver_await_save(dl_driver *d)
 {
+    dl_saver_drop(d->saver);
     (void)!dl_saver_wait(d->saver, UINT64_MAX, NULL);
+}
+
+void dl_driver_saved(dl_driver *d)
+{
+    dl_saver_saved(d->saver);
 }

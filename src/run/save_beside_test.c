@@ -4,6 +4,7 @@
 #include "run/handle.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 
 static char folder[PATH_MAX], file[PATH_MAX + 32];
 
@@ -64,6 +65,46 @@ TEST(p16_no_contribution_is_put_before_the_state_is_saved)
 {
     check_nothing_is_put("stopped", "false");
     check_nothing_is_put("beside", "true");
+}
+
+/* ---- a capture that fails */
+
+typedef struct kept_file {
+    size_t len;
+    char bytes[1 << 16];
+} kept_file;
+
+static void keep_file(kept_file *out)
+{
+    FILE *f = fopen(file, "rb");
+    out->len = f ? fread(out->bytes, 1, sizeof out->bytes, f) : 0;
+    if (f) fclose(f);
+}
+
+/* Rounds of 3 steps, adopted one step later. The state of the first one is durable at step 5, since
+ * its contribution was adopted. The second capture then finds no finite values. */
+static double step_to_infinity(toy *t, const diloco_run_info *now)
+{
+    const double loss = toy_step(t, now);
+    if (now->position == 5) {
+        keep_file(t->user);
+        t->w[0] = INFINITY;
+    }
+    return loss;
+}
+
+TEST(a_state_whose_capture_is_not_finite_does_not_replace_the_last_good_one)
+{
+    static kept_file good, now;
+    toy t = toy_with("infinite", "1");
+    t.step = step_to_infinity;
+    t.user = &good;
+    toy_live(&t);
+    CHECK_INT(DILOCO_ENUMERIC, t.status);
+    keep_file(&now);
+    CHECK(good.len > 0);
+    CHECK_INT(good.len, now.len);
+    CHECK_BYTES(good.bytes, now.bytes, good.len);
 }
 
 /* Count the saves that a run makes while it trains. */
@@ -219,7 +260,7 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool shut;
-    int n_synced;
+    int n_synced, n_failing; /* n_failing: the first syncs fail */
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static void set_gate(bool shut)
@@ -246,15 +287,17 @@ __attribute__((visibility("default"))) int fsync(int fd)
         pthread_mutex_lock(&gate.lock);
         while (gate.shut)
             pthread_cond_wait(&gate.changed, &gate.lock);
-        gate.n_synced++;
+        const bool fails = gate.n_synced++ < gate.n_failing;
         pthread_mutex_unlock(&gate.lock);
+        errno = EIO;
+        if (fails) return -1;
     }
     return real(fd);
 }
 
 /* Two fragments are due at 6, 9, 12, …. With error feedback each is saved, and adopted 4 steps
- * later. The disk is slow from the first save until the step after the third one, if the trainer
- * gets there: any wait for the disk is interrupted. */
+ * later. The disk is slow from the first save until the step after the second one. The trainer gets
+ * there only if it does not wait for the disk, because such a wait is interrupted. */
 static double step_with_slow_disk(toy *t, const diloco_run_info *now)
 {
     int *n_passed = t->user;
@@ -279,18 +322,27 @@ static toy toy_of_two(const char *name)
     return t;
 }
 
-TEST(a_due_point_does_not_wait_for_a_disk_that_still_writes_the_former_save)
+static bool has_once(const char *record, const char *text)
 {
+    const char *found = strstr(record, text);
+    return found && !strstr(found + 1, text);
+}
+
+static void check_slow_disk(const char *name, int n_failing)
+{
+    char fast[32];
     int n_passed = 0;
-    toy plain = toy_of_two("fast");
+    snprintf(fast, sizeof fast, "%s.fast", name);
+    toy plain = toy_of_two(fast);
     toy_set(&plain, "run.save_beside", "false");
     toy_live(&plain);
     TOY_OK(plain);
-    toy slow = toy_of_two("slow");
+    toy slow = toy_of_two(name);
     slow.step = step_with_slow_disk;
     slow.user = &n_passed;
     toy_keep_record(&slow);
     gate.n_synced = 0;
+    gate.n_failing = n_failing;
     set_gate(true);
     slow.status = toy_open(&slow);
     if (!slow.status) slow.status = diloco_run_join(slow.run);
@@ -302,13 +354,26 @@ TEST(a_due_point_does_not_wait_for_a_disk_that_still_writes_the_former_save)
     CHECK_INT(1, n_passed);
     CHECK_BYTES(plain.theta, slow.theta, sizeof plain.theta);
     CHECK_BYTES(plain.w, slow.w, sizeof plain.w);
-    const char *warning = strstr(slow.record, "\"slow_disk\"");
-    CHECK(warning && !strstr(warning + 1, "\"slow_disk\"")); /* once */
+    CHECK(has_once(slow.record, "\"slow_disk\""));
+    CHECK(has_once(slow.record, "a newer state is saved in its place") == (n_failing > 0));
     free(slow.record);
+    gate.n_failing = 0;
 }
 
-TEST_MAIN(p16_no_contribution_is_put_before_the_state_is_saved, save_every_skips_entries,
-          a_piece_is_filled_once_for_each_save_and_restored,
+TEST(a_due_point_does_not_wait_for_a_disk_that_still_writes_the_former_save)
+{
+    check_slow_disk("slow", 0);
+}
+
+TEST(a_save_that_fails_while_a_newer_copy_waits_is_a_warning_and_changes_no_bits)
+{
+    check_slow_disk("failing", 1);
+}
+
+TEST_MAIN(p16_no_contribution_is_put_before_the_state_is_saved,
+          a_state_whose_capture_is_not_finite_does_not_replace_the_last_good_one,
+          save_every_skips_entries, a_piece_is_filled_once_for_each_save_and_restored,
           a_piece_that_cannot_be_filled_fails_the_step_and_saves_nothing,
           a_due_point_whose_save_was_interrupted_is_repeated,
-          a_due_point_does_not_wait_for_a_disk_that_still_writes_the_former_save)
+          a_due_point_does_not_wait_for_a_disk_that_still_writes_the_former_save,
+          a_save_that_fails_while_a_newer_copy_waits_is_a_warning_and_changes_no_bits)

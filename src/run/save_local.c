@@ -112,7 +112,9 @@ diloco_status dl_run_save_local(diloco_run *run)
 {
     if (!keeps_state(run)) return DILOCO_OK;
     dl_driver_await_save(run->driver);
-    return save_local(run);
+    DL_TRY(save_local(run));
+    dl_driver_saved(run->driver);
+    return DILOCO_OK;
 }
 
 /* Saves the local state at a due point (P16). Gradients are a function of the shared state and the

@@ -25,19 +25,29 @@ struct dl_saver {
     uint64_t needed[DL_SAVER_SLOTS];
     uint64_t owed;        /* needs a save that no slot has; UINT64_MAX: none */
     uint64_t unsaved;     /* the lowest of a save that failed */
-    diloco_status status; /* of the last save */
+    diloco_status status; /* of a failed save that no other one replaces */
     char text[1024];      /* of status */
 };
 
-diloco_status dl_saver_save(const dl_saver_args *a, int slot, atomic_bool *gives_up)
+/* Saves until *end, the end of the patience with a full disk. It is set by the first write that
+ * finds the disk full, and 0 before. */
+static diloco_status save_until(const dl_saver_args *a, int slot, atomic_bool *gives_up,
+                                dl_time *end)
 {
-    const dl_time end = dl_time_after(dl_clock_now(), dl_time_from_seconds(a->patience_s));
     for (bool reported = false;; reported = true) {
         const diloco_status status = a->write(a->user, slot);
-        if (status != DILOCO_EFULL || dl_clock_now() >= end || atomic_load(gives_up)) return status;
+        if (status != DILOCO_EFULL) return status;
+        if (!*end) *end = dl_time_after(dl_clock_now(), dl_time_from_seconds(a->patience_s));
+        if (dl_clock_now() >= *end || atomic_load(gives_up)) return status;
         if (!reported) a->full(a->user, diloco_error_text());
         dl_clock_sleep(SLICE);
     }
+}
+
+diloco_status dl_saver_save(const dl_saver_args *a, int slot, atomic_bool *gives_up)
+{
+    dl_time end = 0;
+    return save_until(a, slot, gives_up, &end);
 }
 
 /* ---- the thread ------------------------------------------------------------------------- */
@@ -54,11 +64,29 @@ static void lower(uint64_t *needed, uint64_t entry)
     if (entry < *needed) *needed = entry;
 }
 
-/* Writes each slot that was begun, unless a newer copy replaces it while it waits. The
- * contributions of a failed save need the next one, which has a newer state. */
+/* Ends the write in progress. The contributions of a failed save need the copy that waits or is
+ * made, which has a newer state. Returns whether there is such a copy. A copy that is made may
+ * still be cancelled, so the failure is kept until it begins. */
+static bool end_write(dl_saver *s, diloco_status status)
+{
+    const uint64_t needed = s->needed[s->writing];
+    const int next = s->waiting != NONE ? s->waiting : s->making;
+    keep_status(s, s->waiting == NONE ? status : DILOCO_OK);
+    if (status) s->unsaved = needed;
+    if (status && next != NONE) lower(&s->needed[next], needed);
+    s->writing = s->waiting;
+    s->waiting = NONE;
+    pthread_cond_broadcast(&s->changed);
+    return status && next != NONE;
+}
+
+/* Writes each slot that was begun, unless a newer copy replaces it while it waits. The patience
+ * with a full disk is one for all saves that replace each other. */
 static void *body(void *context)
 {
     dl_saver *s = context;
+    dl_time end = 0;
+    bool warned = false;
     pthread_mutex_lock(&s->lock);
     while (!s->quit || s->writing != NONE) {
         if (s->writing == NONE) {
@@ -67,14 +95,17 @@ static void *body(void *context)
         }
         const int slot = s->writing;
         pthread_mutex_unlock(&s->lock);
-        const diloco_status status = dl_saver_save(&s->a, slot, &s->gives_up);
+        const diloco_status status = save_until(&s->a, slot, &s->gives_up, &end);
         pthread_mutex_lock(&s->lock);
-        keep_status(s, status);
-        if (status) s->unsaved = s->needed[slot];
-        if (status && s->waiting != NONE) lower(&s->needed[s->waiting], s->unsaved);
-        s->writing = s->waiting;
-        s->waiting = NONE;
-        pthread_cond_broadcast(&s->changed);
+        if (!end_write(s, status)) {
+            end = 0;
+            warned = warned && status;
+        } else if (!warned) {
+            warned = true;
+            pthread_mutex_unlock(&s->lock);
+            s->a.replaced(s->a.user, diloco_error_text());
+            pthread_mutex_lock(&s->lock);
+        }
     }
     pthread_mutex_unlock(&s->lock);
     return NULL;
@@ -97,7 +128,9 @@ int dl_saver_take(dl_saver *s)
     pthread_mutex_lock(&s->lock);
     DL_ASSERT(s->making == NONE);
     s->making = s->writing == NONE ? 0 : !s->writing;
+    DL_ASSERT(s->waiting == NONE || s->waiting == s->making);
     if (s->waiting == NONE) s->needed[s->making] = UINT64_MAX;
+    if (s->status) lower(&s->needed[s->making], s->unsaved);
     lower(&s->needed[s->making], s->owed);
     s->owed = UINT64_MAX;
     s->waiting = NONE;
@@ -112,7 +145,6 @@ void dl_saver_begin(dl_saver *s, int slot, uint64_t entry)
     DL_ASSERT(slot == s->making);
     s->making = NONE;
     lower(&s->needed[slot], entry);
-    if (s->status) lower(&s->needed[slot], s->unsaved);
     s->status = DILOCO_OK;
     if (s->writing == NONE)
         s->writing = slot;
@@ -128,6 +160,28 @@ void dl_saver_cancel(dl_saver *s)
     DL_ASSERT(s->making != NONE);
     s->owed = s->needed[s->making];
     s->making = NONE;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void dl_saver_drop(dl_saver *s)
+{
+    if (!s) return;
+    pthread_mutex_lock(&s->lock);
+    DL_ASSERT(s->making == NONE);
+    if (s->waiting != NONE) lower(&s->owed, s->needed[s->waiting]);
+    s->waiting = NONE;
+    pthread_mutex_unlock(&s->lock);
+}
+
+void dl_saver_saved(dl_saver *s)
+{
+    if (!s) return;
+    pthread_mutex_lock(&s->lock);
+    DL_ASSERT(s->making == NONE && s->writing == NONE);
+    s->owed = UINT64_MAX;
+    s->status = DILOCO_OK;
+    pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -155,6 +209,13 @@ static bool is_in_progress(const dl_saver *s, uint64_t entry)
            is_needed(s, s->making, entry) || (is_owed(s, entry) && !atomic_load(&s->gives_up));
 }
 
+/* Returns whether contributions to the entry need a save that failed. A copy that is being made may
+ * replace it. */
+static bool has_failed(const dl_saver *s, uint64_t entry)
+{
+    return s->status && s->making == NONE && s->unsaved <= entry;
+}
+
 /* A failed save is returned by every call until the next begin. So neither the trainer nor the
  * exchange can miss it. */
 diloco_status dl_saver_wait(dl_saver *s, uint64_t entry, atomic_bool *interrupted)
@@ -162,7 +223,7 @@ diloco_status dl_saver_wait(dl_saver *s, uint64_t entry, atomic_bool *interrupte
     diloco_status status = DILOCO_OK;
     if (!s) return status;
     pthread_mutex_lock(&s->lock);
-    while (!status && is_in_progress(s, entry)) {
+    while (!has_failed(s, entry) && is_in_progress(s, entry)) {
         if (take_down(interrupted)) {
             status = dl_fail(DILOCO_EINTERRUPTED, "interrupted while the private state is saved");
             break;
@@ -171,7 +232,7 @@ diloco_status dl_saver_wait(dl_saver *s, uint64_t entry, atomic_bool *interrupte
         const struct timespec t = {until / DL_SECOND, until % DL_SECOND};
         pthread_cond_timedwait(&s->changed, &s->lock, &t);
     }
-    if (!status && s->status) status = dl_fail(s->status, "%s", s->text);
+    if (!status && has_failed(s, entry)) status = dl_fail(s->status, "%s", s->text);
     if (!status && is_owed(s, entry))
         status = dl_fail(DILOCO_EINTERRUPTED, "the private state was not saved before the end");
     pthread_mutex_unlock(&s->lock);

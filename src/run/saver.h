@@ -27,8 +27,13 @@ enum { DL_SAVER_SLOTS = 2 };
 typedef struct dl_saver_args {
     diloco_status (*write)(void *user, int slot);
     void (*full)(void *user, const char *why); /* the disk is full: once for each save */
+    /* A save failed, and a newer copy replaces it: once until a save succeeds. On the saver's
+     * thread; dl_saver_save does not use it. */
+    void (*replaced)(void *user, const char *why);
     void *user;
-    double patience_s; /* seconds for which a full disk is tried again */
+    /* Seconds for which a full disk is tried again, from the first write that finds it full until
+     * one does not. */
+    double patience_s;
 } dl_saver_args;
 
 /* Saves on this thread. If the disk is full, it reports that once, and tries again until the
@@ -47,21 +52,30 @@ int dl_saver_take(dl_saver *saver);
 /* Returns whether a save is written now. */
 bool dl_saver_writes(dl_saver *saver);
 
-/* Write the slot once, after the write in progress. Contributions to `entry` and later ones need
+/* Writes the slot once, after the write in progress. Contributions to `entry` and later ones need
  * this save. */
 void dl_saver_begin(dl_saver *saver, int slot, uint64_t entry);
-/* There is no copy. Contributions that needed a dropped one wait for the next, or until the saver
- * gives up. */
+/* Ends the making of a copy without one. Contributions that needed a dropped one wait for the next,
+ * or until the saver gives up. */
 void dl_saver_cancel(dl_saver *saver);
 
-/* Wait until no save that contributions to `entry` need is in progress; UINT64_MAX: none at all.
- * Returns the status of the last one, until the next begins. DILOCO_EINTERRUPTED: `interrupted` was
- * set, and is cleared (NULL: none), or the saver gave up a save that they need. Any thread; NULL is
- * fine. */
+/* Drops the copy that waits, because its caller saves a newer state itself. Contributions that
+ * needed it wait for dl_saver_saved, for the next copy, or until the saver gives up. NULL is fine.
+ */
+void dl_saver_drop(dl_saver *saver);
+/* Records that the caller itself has saved the newest state. No contribution needs another save,
+ * and a failure is forgotten. Call it while no save is in progress. NULL is fine. */
+void dl_saver_saved(dl_saver *saver);
+
+/* Waits until no save that contributions to `entry` need is in progress; UINT64_MAX: none at all.
+ * Returns the status of a failed save that they need, until the next begins.
+ * Returns DILOCO_EINTERRUPTED if `interrupted` was set, and clears it (NULL: none), or if the saver
+ * gave up a save that they need. Any thread; NULL is fine. */
 DL_MUST_CHECK diloco_status dl_saver_wait(dl_saver *saver, uint64_t entry,
                                           atomic_bool *interrupted);
 
-/* A full disk is not tried again from here on. Any thread; NULL is fine. */
+/* Ends the patience with a full disk: it is not tried again from here on. Any thread; NULL is fine.
+ */
 void dl_saver_give_up(dl_saver *saver);
 
 #endif

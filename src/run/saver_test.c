@@ -5,17 +5,21 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 
-/* A disk. The write waits until the test opens the gate, and gives what the test has set. */
+/* A disk. A write waits until the test lets it pass. It then finds the disk full, or returns the
+ * status that the test has set. */
 typedef struct disk {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    bool open; /* guarded, as the next */
-    int n_entered, slots[4];
+    int n_passing;     /* guarded by the lock: the first writes, which may pass */
+    int n_entered;     /* guarded by the lock: writes that have begun */
+    int slots[4];      /* guarded by the lock: the slots of the first ones */
     atomic_int n_full; /* writes that find the disk full */
-    atomic_int n_writes, n_reports;
+    atomic_int n_writes, n_writes_of[DL_SAVER_SLOTS];
+    atomic_int n_reports, n_replaced;
     diloco_status status;
 } disk;
 
@@ -25,20 +29,31 @@ static void disk_begin(disk *d)
     CHECK(!pthread_mutex_init(&d->lock, NULL) && !pthread_cond_init(&d->changed, NULL));
 }
 
-static void open_gate(disk *d)
+static void let_pass(disk *d, int n)
 {
     pthread_mutex_lock(&d->lock);
-    d->open = true;
+    d->n_passing = n;
     pthread_cond_broadcast(&d->changed);
+    pthread_mutex_unlock(&d->lock);
+}
+
+static void open_gate(disk *d)
+{
+    let_pass(d, INT_MAX);
+}
+
+/* Waits until n writes have begun. */
+static void wait_until_n_entered(disk *d, int n)
+{
+    pthread_mutex_lock(&d->lock);
+    while (d->n_entered < n)
+        pthread_cond_wait(&d->changed, &d->lock);
     pthread_mutex_unlock(&d->lock);
 }
 
 static void wait_until_entered(disk *d)
 {
-    pthread_mutex_lock(&d->lock);
-    while (!d->n_entered)
-        pthread_cond_wait(&d->changed, &d->lock);
-    pthread_mutex_unlock(&d->lock);
+    wait_until_n_entered(d, 1);
 }
 
 static void begin(dl_saver *s, uint64_t entry)
@@ -56,12 +71,13 @@ static diloco_status write_slowly(void *user, int slot)
     disk *d = user;
     pthread_mutex_lock(&d->lock);
     if (d->n_entered < 4) d->slots[d->n_entered] = slot;
-    d->n_entered++;
+    const int own = ++d->n_entered;
     pthread_cond_broadcast(&d->changed);
-    while (!d->open)
+    while (d->n_passing < own)
         pthread_cond_wait(&d->changed, &d->lock);
     pthread_mutex_unlock(&d->lock);
     atomic_fetch_add(&d->n_writes, 1);
+    atomic_fetch_add(&d->n_writes_of[slot], 1);
     if (atomic_load(&d->n_full) > 0 && atomic_fetch_sub(&d->n_full, 1) > 0)
         return dl_fail(DILOCO_EFULL, "the disk is full");
     return d->status ? dl_fail(d->status, "the disk is broken") : DILOCO_OK;
@@ -73,11 +89,20 @@ static void hear_full(void *user, const char *why)
     if (strstr(why, "full")) atomic_fetch_add(&d->n_reports, 1);
 }
 
+static void hear_replaced(void *user, const char *why)
+{
+    disk *d = user;
+    if (strstr(why, "the disk is")) atomic_fetch_add(&d->n_replaced, 1);
+}
+
 static dl_saver *saver_of(disk *d, double patience_s)
 {
     dl_saver *s = NULL;
-    const dl_saver_args args = {
-        .write = write_slowly, .full = hear_full, .user = d, .patience_s = patience_s};
+    const dl_saver_args args = {.write = write_slowly,
+                                .full = hear_full,
+                                .replaced = hear_replaced,
+                                .user = d,
+                                .patience_s = patience_s};
     CHECK_OK(dl_saver_create(&s, &args));
     return s;
 }
@@ -173,6 +198,110 @@ TEST(a_save_after_a_failed_one_covers_its_contributions)
     CHECK_INT(2, atomic_load(&d.n_writes));
     CHECK_INT(0, atomic_load(&d.n_reports)); /* no patience */
     dl_saver_destroy(s);
+    CHECK_INT(1, atomic_load(&d.n_replaced));
+}
+
+TEST(a_failed_save_that_another_replaces_fails_no_older_contribution)
+{
+    disk d;
+    disk_begin(&d);
+    atomic_bool interrupted = true; /* ends each wait that would block */
+    atomic_store(&d.n_full, 1);
+    dl_saver *s = saver_of(&d, 0);
+    begin(s, 1);
+    wait_until_entered(&d);
+    begin(s, 5);
+    let_pass(&d, 1);
+    wait_until_n_entered(&d, 2); /* the first save has failed */
+    CHECK_OK(dl_saver_wait(s, 0, NULL));
+    CHECK_STATUS(DILOCO_EINTERRUPTED, dl_saver_wait(s, 1, &interrupted));
+    open_gate(&d);
+    CHECK_OK(dl_saver_wait(s, 1, NULL));
+    dl_saver_destroy(s);
+}
+
+TEST(a_save_that_fails_while_a_copy_is_made_is_replaced_unless_that_is_cancelled)
+{
+    for (int cancelled = 0; cancelled < 2; cancelled++) {
+        disk d;
+        disk_begin(&d);
+        atomic_bool interrupted = true; /* ends each wait that would block */
+        atomic_store(&d.n_full, 1);
+        dl_saver *s = saver_of(&d, 0);
+        begin(s, 1);
+        wait_until_entered(&d);
+        const int slot = dl_saver_take(s);
+        open_gate(&d);
+        while (dl_saver_writes(s))
+            sched_yield();
+        CHECK_OK(dl_saver_wait(s, 0, NULL));
+        CHECK_STATUS(DILOCO_EINTERRUPTED, dl_saver_wait(s, 1, &interrupted));
+        if (cancelled) {
+            dl_saver_cancel(s);
+            CHECK_STATUS(DILOCO_EFULL, dl_saver_wait(s, 1, NULL));
+            CHECK_STATUS(DILOCO_EFULL, wait_for_all(s));
+        } else {
+            dl_saver_begin(s, slot, 5);
+            CHECK_OK(dl_saver_wait(s, 1, NULL));
+            CHECK_OK(wait_for_all(s));
+        }
+        dl_saver_destroy(s);
+        CHECK_INT(1, atomic_load(&d.n_replaced));
+    }
+}
+
+/* The second copy is written once: the patience began with the first one. */
+TEST(two_saves_on_a_full_disk_share_one_patience)
+{
+    disk d;
+    disk_begin(&d);
+    atomic_store(&d.n_full, INT_MAX);
+    dl_saver *s = saver_of(&d, 0.01);
+    begin(s, 1);
+    wait_until_entered(&d);
+    begin(s, 2);
+    open_gate(&d);
+    CHECK_STATUS(DILOCO_EFULL, dl_saver_wait(s, 1, NULL));
+    CHECK_INT(1, atomic_load(&d.n_writes_of[!d.slots[0]]));
+    dl_saver_destroy(s);
+    CHECK_INT(1, atomic_load(&d.n_replaced));
+}
+
+TEST(a_save_by_the_caller_ends_a_failure)
+{
+    disk d;
+    disk_begin(&d);
+    d.status = DILOCO_EIO;
+    open_gate(&d);
+    dl_saver *s = saver_of(&d, 60);
+    begin(s, 1);
+    CHECK_STATUS(DILOCO_EIO, dl_saver_wait(s, 1, NULL));
+    CHECK_OK(dl_saver_wait(s, 0, NULL)); /* does not need it */
+    dl_saver_saved(s);
+    CHECK_OK(dl_saver_wait(s, 1, NULL));
+    CHECK_OK(wait_for_all(s));
+    dl_saver_destroy(s);
+    dl_saver_saved(NULL);
+}
+
+TEST(a_waiting_copy_that_is_dropped_is_not_written_and_the_callers_save_replaces_it)
+{
+    disk d;
+    disk_begin(&d);
+    atomic_bool interrupted = true; /* ends each wait that would block */
+    dl_saver *s = saver_of(&d, 60);
+    begin(s, 1);
+    wait_until_entered(&d);
+    begin(s, 2);
+    dl_saver_drop(s);
+    dl_saver_drop(NULL);
+    open_gate(&d);
+    CHECK_OK(wait_for_all(s));
+    CHECK_INT(1, atomic_load(&d.n_writes));
+    CHECK_STATUS(DILOCO_EINTERRUPTED, dl_saver_wait(s, 2, &interrupted));
+    dl_saver_saved(s);
+    CHECK_OK(dl_saver_wait(s, 2, NULL));
+    dl_saver_destroy(s);
 }
 
 /* The trainer may make the copy again. Until then the contributions of a copy that was dropped for
@@ -252,6 +381,10 @@ TEST_MAIN(a_save_is_written_while_the_caller_continues, an_interrupt_ends_the_wa
           a_failure_is_returned_until_the_next_save_begins,
           newest_copy_waits_while_the_former_one_is_written,
           a_save_after_a_failed_one_covers_its_contributions,
+          a_failed_save_that_another_replaces_fails_no_older_contribution,
+          a_save_that_fails_while_a_copy_is_made_is_replaced_unless_that_is_cancelled,
+          two_saves_on_a_full_disk_share_one_patience, a_save_by_the_caller_ends_a_failure,
+          a_waiting_copy_that_is_dropped_is_not_written_and_the_callers_save_replaces_it,
           a_copy_that_is_cancelled_leaves_its_contributions_to_the_next,
           a_full_disk_is_reported_once_and_written_again,
           a_full_disk_is_given_up_at_the_end_of_the_run, destroying_waits_for_the_write)
