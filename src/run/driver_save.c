@@ -73,14 +73,19 @@ static diloco_status save(dl_driver *d)
     return dl_saver_save(&args, 0, d->a.interrupted);
 }
 
-static void warn_slow(dl_driver *d)
+static void warn_slow(dl_driver *d, bool has_room)
 {
     const dl_event_context context = {.replica = d->a.self.replica};
     if (d->trainer.warned_slow) return;
     d->trainer.warned_slow = true;
     dl_event_warn(d->a.record, &context, "slow_disk",
-                  "the private state is still being saved at the next due point that saves it; use "
-                  "a faster disk for run.state_dir, or a larger run.save_every");
+                  has_room ? "the private state is still being saved at the next due point that "
+                             "saves it; use a faster disk for run.state_dir, or a larger "
+                             "run.save_every"
+                           : "the private state is still being saved at the next due point that "
+                             "saves it. Training waits, because there is no memory for a second "
+                             "copy. Use a faster disk for run.state_dir, or a larger "
+                             "run.save_every");
 }
 
 /* Returns at once if no save is in progress, or if there is memory for a second copy. Otherwise it
@@ -88,14 +93,16 @@ static void warn_slow(dl_driver *d)
 static diloco_status find_room(dl_driver *d)
 {
     if (dl_saver_writes(d->saver)) {
-        warn_slow(d);
-        if (d->a.saves.has_room(d->a.user)) return DILOCO_OK;
+        const bool has_room = d->a.saves.has_room(d->a.user);
+        warn_slow(d, has_room);
+        if (has_room) return DILOCO_OK;
     }
     return dl_saver_wait(d->saver, UINT64_MAX, d->a.interrupted);
 }
 
-/* Returns the fragment whose tensors the capture copies, too. A round of overlap begins with the
- * capture and changes the tensors, so they are copied before it. */
+/* Returns the fragment whose tensors the capture also copies. A round of overlap (overlap =
+ * "round", "eager") begins at the capture and changes the tensors. Then `copy` copies them before
+ * it. */
 static int captured_with_copy(const dl_driver *d, uint64_t entry)
 {
     const dl_schedule *s = &d->pace.schedule;

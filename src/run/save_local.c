@@ -130,7 +130,7 @@ static diloco_status save_at_due_point(void *user)
 static bool has_room(void *user)
 {
     const diloco_run *run = user;
-    return dl_local_has_room(run->local);
+    return dl_local_has_room(run->local, run->pools.trainer);
 }
 
 static dl_local_copying copying_of(diloco_run *run, const dl_local_facts *facts)
@@ -174,14 +174,17 @@ static diloco_status write_copy(void *user, int slot)
     return dl_local_write(run->local, slot);
 }
 
-/* Take the memory for saves beside training. Without it training waits for them. */
+/* Takes the memory for saves beside training. Without it training waits for them. The free memory
+ * is shared with the other replicas of this machine, where their number is set. */
 static bool can_save_beside(diloco_run *run)
 {
     const dl_run_model *m = &run->model;
+    const size_t n_sharing =
+        run->config.local_replicas > 1 ? (size_t)run->config.local_replicas : 1;
     if (!keeps_state(run) || !run->join.beside || !run->config.save_beside || m->has_gradients)
         return false;
     if (!dl_local_reserve(run->local, m->tensors, m->n_tensors, m->privates, m->n_privates,
-                          run->pools.exchange))
+                          n_sharing, run->pools.exchange))
         return true;
     dl_log(DILOCO_LOG_WARN, "%s: training waits while it is saved (run.save_beside)",
            diloco_error_text());

@@ -60,7 +60,8 @@ static void copy_spans(unsigned char *to, const dl_span *spans, size_t n, dl_poo
     dl_pool_run(pool, copy_part, &c);
 }
 
-/* Touch each page, so that the first copy is as fast as the next ones. */
+/* Touches each page, so that the first copy is as fast as the next ones, and a lack of memory shows
+ * when it is taken. */
 static void touch_part(void *context, int part, int n_parts)
 {
     enum { PAGE = 4096 };
@@ -70,30 +71,40 @@ static void touch_part(void *context, int part, int n_parts)
     if (begin < end) memset(c->to + begin, 0, end - begin);
 }
 
-/* Half of the free memory is the limit, since the trainer's own needs may still grow. */
-static diloco_status reserve(dl_local *local, int slot)
+/* The limit is half of the free memory, since the trainer's own needs may still grow. The replicas
+ * of this machine share it. */
+static diloco_status reserve(dl_local *local, int slot, dl_pool *pool)
 {
     dl_local_copied *copy = &local->copies[slot];
     const size_t len = local->copy_len;
     if (copy->bytes) return DILOCO_OK;
-    if (len <= dl_memory_free() / 2) copy->bytes = aligned_alloc(64, dl_size_max(len, 64));
-    if (copy->bytes) return DILOCO_OK;
-    return dl_fail(DILOCO_ENOMEM, "out of memory for a copy of %zu bytes of private state", len);
-}
-
-diloco_status dl_local_reserve(dl_local *local, const diloco_tensor *tensors, size_t n_tensors,
-                               const dl_private *privates, size_t n_privates, dl_pool *pool)
-{
-    DL_TRY(dl_local_describe(&local->here, tensors, n_tensors, privates, n_privates, true));
-    local->copy_len = copied_lens(local->here.spans + 1, local->here.n_parts);
-    DL_TRY(reserve(local, 0));
-    dl_pool_run(pool, touch_part, &(copying){.to = local->copies[0].bytes, .len = local->copy_len});
+    if (len <= dl_memory_free() / 2 / local->n_sharing)
+        copy->bytes = aligned_alloc(64, dl_size_max(len, 64));
+    if (!copy->bytes)
+        return dl_fail(DILOCO_ENOMEM, "out of memory for a copy of %zu bytes of private state",
+                       len);
+    dl_pool_run(pool, touch_part, &(copying){.to = copy->bytes, .len = len});
     return DILOCO_OK;
 }
 
-bool dl_local_has_room(dl_local *local)
+/* The arrays of both copies are taken here, because a due point should not allocate. */
+diloco_status dl_local_reserve(dl_local *local, const diloco_tensor *tensors, size_t n_tensors,
+                               const dl_private *privates, size_t n_privates, size_t n_sharing,
+                               dl_pool *pool)
 {
-    return !reserve(local, 1);
+    DL_ASSERT(!local->copies[0].bytes && n_sharing > 0);
+    DL_TRY(dl_local_describe(&local->here, tensors, n_tensors, privates, n_privates, true));
+    for (int slot = 0; slot < DL_LOCAL_COPIES; slot++)
+        DL_TRY(dl_local_describe(&local->copies[slot].file, tensors, n_tensors, privates,
+                                 n_privates, true));
+    local->copy_len = copied_lens(local->here.spans + 1, local->here.n_parts);
+    local->n_sharing = n_sharing;
+    return reserve(local, 0, pool);
+}
+
+bool dl_local_has_room(dl_local *local, dl_pool *pool)
+{
+    return !reserve(local, 1, pool);
 }
 
 /* Sets the places of the tensors that the caller copies, and fills the privates that have a fill.

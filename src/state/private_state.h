@@ -56,15 +56,15 @@ DL_MUST_CHECK diloco_status dl_local_save(dl_local *local, const dl_local_facts 
 
 /* A save in two halves, so that the second can run beside training: copy what dl_local_save would
  * write, then write the copy. There may be two copies, in slots 0 and 1. dl_local_reserve takes the
- * memory of slot 0 for these tensors and privates; DILOCO_ENOMEM: it would be more than half of the
- * free memory. */
+ * memory of slot 0 for these tensors and privates, once. n_sharing replicas share the free memory.
+ * Returns DILOCO_ENOMEM if it would be more than this replica's share of half of that. */
 enum { DL_LOCAL_COPIES = 2 };
 DL_MUST_CHECK diloco_status dl_local_reserve(dl_local *local, const diloco_tensor *tensors,
                                              size_t n_tensors, const dl_private *privates,
-                                             size_t n_privates, dl_pool *pool);
+                                             size_t n_privates, size_t n_sharing, dl_pool *pool);
 /* After dl_local_reserve. Takes the memory of slot 1, if it is not taken yet. Returns false if it
- * would be more than half of the free memory. */
-bool dl_local_has_room(dl_local *local);
+ * would be more than this replica's share of half of the free memory. */
+bool dl_local_has_room(dl_local *local, dl_pool *pool);
 
 /* places [n_tensors]: NULL, or non-NULL for each tensor that the caller copies itself. They then
  * have the place of such a tensor in the copy, and NULL for the others. */

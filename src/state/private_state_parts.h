@@ -36,7 +36,8 @@ struct dl_local {
     dl_buf facts;
     dl_local_file here; /* of the trainer's own memory */
     dl_local_copied copies[DL_LOCAL_COPIES];
-    size_t copy_len; /* bytes of a copy that has every part */
+    size_t copy_len;  /* bytes of a copy that has every part */
+    size_t n_sharing; /* replicas that share the free memory */
 };
 
 void dl_local_file_init(dl_local_file *file);

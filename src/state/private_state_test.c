@@ -571,8 +571,8 @@ TEST(a_copy_keeps_its_values_while_training_continues)
     scene_begin(&s, "copy");
     const trainer then = s.t;
     CHECK_OK(dl_pool_create(&pool, 3));
-    CHECK_OK(dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates, N_PRIVATES, pool));
-    CHECK(dl_local_has_room(s.local));
+    CHECK_OK(dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates, N_PRIVATES, 1, pool));
+    CHECK(dl_local_has_room(s.local, pool));
     const dl_local_copying args = copying(&s, false, pool);
     for (int slot = 0; slot < DL_LOCAL_COPIES; slot++) {
         s.t = then;
@@ -595,7 +595,7 @@ TEST(a_copy_keeps_its_values_while_training_continues)
 }
 
 /* A save is written while the next one is copied. */
-TEST(two_copies_are_apart)
+TEST(two_copies_before_and_after_a_step_give_the_files_of_both_states)
 {
     scene s;
     dl_pool *pool;
@@ -603,8 +603,8 @@ TEST(two_copies_are_apart)
     scene_begin(&s, "two");
     const trainer then = s.t;
     CHECK_OK(dl_pool_create(&pool, 1));
-    CHECK_OK(dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates, N_PRIVATES, pool));
-    CHECK(dl_local_has_room(s.local));
+    CHECK_OK(dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates, N_PRIVATES, 1, pool));
+    CHECK(dl_local_has_room(s.local, pool));
     const dl_local_copying args = copying(&s, false, pool);
     CHECK_OK(dl_local_copy(s.local, 0, &args));
     fill(&s.t, 5);
@@ -622,6 +622,16 @@ TEST(two_copies_are_apart)
     scene_end(&s);
 }
 
+TEST(a_copy_of_more_than_the_share_of_the_free_memory_is_refused)
+{
+    scene s;
+    scene_begin(&s, "share");
+    CHECK_STATUS(DILOCO_ENOMEM, dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates,
+                                                 N_PRIVATES, SIZE_MAX / 2, NULL));
+    CHECK_OK(dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates, N_PRIVATES, 1, NULL));
+    scene_end(&s);
+}
+
 /* The caller writes some tensors to their places itself, or leaves them to dl_local_copy_rest. */
 TEST(tensors_that_the_caller_copies_give_the_same_file)
 {
@@ -631,7 +641,7 @@ TEST(tensors_that_the_caller_copies_give_the_same_file)
     scene_begin(&s, "places");
     const trainer then = s.t;
     CHECK_OK(dl_pool_create(&pool, 2));
-    CHECK_OK(dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates, N_PRIVATES, pool));
+    CHECK_OK(dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates, N_PRIVATES, 1, pool));
     for (int own = 0; own < 2; own++) {
         s.t = then;
         void *places[N_TENSORS] = {&s, NULL, &s};
@@ -704,7 +714,7 @@ TEST(restored_private_is_saved_from_its_place_and_not_filled)
     s.privates[0].fill = refuse_to_fill;
     CHECK_STATUS(DILOCO_EREFUSED, save(&s));
     CHECK_OK(dl_pool_create(&pool, 1));
-    CHECK_OK(dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates, N_PRIVATES, pool));
+    CHECK_OK(dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates, N_PRIVATES, 1, pool));
     for (int copies = 0; copies < 2; copies++) {
         s.t = then;
         if (copies) {
@@ -723,7 +733,9 @@ TEST(restored_private_is_saved_from_its_place_and_not_filled)
 }
 
 TEST_MAIN(restored_private_is_saved_from_its_place_and_not_filled,
-          a_copy_keeps_its_values_while_training_continues, two_copies_are_apart,
+          a_copy_keeps_its_values_while_training_continues,
+          two_copies_before_and_after_a_step_give_the_files_of_both_states,
+          a_copy_of_more_than_the_share_of_the_free_memory_is_refused,
           tensors_that_the_caller_copies_give_the_same_file,
           privates_that_are_not_in_use_take_no_bytes_and_are_zeros_when_loaded,
           local_state_comes_back_to_the_bit,
