@@ -170,7 +170,7 @@ class Killed(InScratch):
         """Run one process of the replica; its exit code."""
         tests = pathlib.Path(__file__).resolve().parent
         command = [sys.executable, "-c", REPLICA, tests, store, point, number]
-        return subprocess.run([str(word) for word in command], check=False).returncode
+        return subprocess.run([str(word) for word in command], check=False, timeout=300).returncode
 
     def test_a_replica_killed_during_overlap_resumes_to_the_bit(self):
         whole = self.store.with_name("whole")

@@ -74,7 +74,7 @@ typedef struct pass {
     float *g;                /* capturing */
     float mix;               /* adopting */
     bool shares;             /* beginning a round, deciding: there is an own share */
-    float step;              /* of it: the learning rate times this replica's weight */
+    float step;              /* of the own share: the learning rate times this replica's weight */
     size_t bad[DL_POOL_MAX]; /* first bad element that each thread met; SIZE_MAX: none */
 } pass;
 
@@ -101,8 +101,8 @@ static void each_piece(const pass *p, range r, piece_fn fn)
     }
 }
 
-/* How far a tensor moved, or its gradient. The sign is before minus after, everywhere
- * (docs/architecture.md section 2). */
+/* Forms how far a part of a tensor moved, or takes its gradient, and copies the part if it has a
+ * place. The sign is before minus after, everywhere (docs/architecture.md section 2). */
 static void form_piece(const pass *p, size_t i, size_t skip, size_t n)
 {
     const dl_exec *x = p->x;
@@ -126,8 +126,8 @@ void dl_exec_copy_to(dl_exec *x, void **places)
     x->capture.copies = places;
 }
 
-/* The floats of the fragment were copied in the pass over them. This copies its integers and
- * booleans, and ends the copies. */
+/* Copies the integers and booleans of the fragment to their places, and ends the copies. Its floats
+ * were copied in the pass over them. */
 static void finish_copies(dl_exec *x, uint32_t fragment)
 {
     void **places = x->capture.copies;

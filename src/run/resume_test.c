@@ -40,7 +40,8 @@ static void *run_in_parts(void *context)
     return NULL;
 }
 
-/* As after a kill: the resume begins at the last due point. */
+/* No generation saves at its end, so the next one resumes from the last due point. Its save is
+ * finished and its contribution uploaded, which a kill could prevent. */
 static void *live_and_be_killed(void *context)
 {
     toy *t = context;

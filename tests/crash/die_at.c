@@ -107,6 +107,19 @@ int rename(const char *old, const char *path)
     return got;
 }
 
+/* Creates DIE_ONCE.replaces if the file that the unfinished one will replace exists. The name of
+ * an unfinished file is that of the file and a suffix. */
+static void note_replaced(const char *path)
+{
+    char file[1024], note[1100];
+    snprintf(file, sizeof file, "%s", path);
+    char *end = strstr(file, ".safetensors");
+    if (!end) return;
+    end[strlen(".safetensors")] = 0;
+    snprintf(note, sizeof note, "%s.replaces", getenv("DIE_ONCE"));
+    if (!access(file, F_OK)) (void)!open(note, O_CREAT | O_WRONLY, 0666);
+}
+
 ssize_t write(int fd, const void *data, size_t len)
 {
     ssize_t (*const real)(int, const void *, size_t) =
@@ -116,6 +129,7 @@ ssize_t write(int fd, const void *data, size_t len)
     if (at && strstr(at, ":write:")) {
         path_of(path, fd);
         if (is_at("amid", "write", path) && is_chosen("")) {
+            note_replaced(path);
             (void)!real(fd, data, len / 2);
             kill(getpid(), SIGKILL);
         }

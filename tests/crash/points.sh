@@ -69,7 +69,7 @@ beside() {
 }
 
 # The disk of r1 stops while a save is written. Two fragments are due every 10 steps, and with error
-# feedback each is saved. The due point after the save takes a second copy, and says so. Then r1 is
+# feedback each is saved. The due point after the save takes a second copy, and reports it. Then r1 is
 # killed. The run ends and verifies; P16 promises no equal bits with two fragments.
 dies_with_two_copies() {
     n=$((n + 1))
@@ -79,8 +79,11 @@ dies_with_two_copies() {
         --set server.diloco.codec=topk --set server.diloco.error_feedback=0.9 >out 2>err &
     train=$!
     started="$started $train"
+    wait_for test -s "held$n"
+    held=$(cat "held$n")
+    started="$started $held"
     wait_for grep -q 'still being saved at the next due point' out
-    kill -9 "$(cat "held$n")"
+    kill -9 "$held"
     code=0
     wait "$train" || code=$?
     [ "$code" = 0 ] || fail "after a death with two copies of the state, train ends with $code"
@@ -99,7 +102,7 @@ all_die() {
     diloco log "$(store)" --from 3 --json | head -1 | grep -q '"members":\["r0.0000","r1.0000"\]' ||
         fail "entry 3 counts other contributions than were stored"
     touch "once$n"
-    ended_well "behind its upload, and everybody else too"
+    ended_well "after its upload, and everybody else too"
 }
 
 # The hub does; its keeper starts it again.
@@ -140,26 +143,28 @@ if [ "$where" = beside ]; then
     expect 0 diloco train tiny.toml --store whole_beside --quiet --set server.diloco.overlap_steps=5
     want_beside=$(digest whole_beside)
     beside "while its first state is written" amid:write:/r1/local 0
+    [ ! -e "once$n.replaces" ] || fail "a saved state existed when r1 died while it wrote its first one"
     beside "between sync and rename of its first state" before:rename:/r1/ 0
     beside "while the copy of a later state is written" amid:write:/r1/local 60 # a write for each tensor
+    [ -e "once$n.replaces" ] || fail "no saved state existed when r1 died while it wrote a later one"
     beside "before the written state is synced" before:sync:/r1/local 3
     beside "between sync and rename of its state" before:rename:/r1/ 3
     beside "before its folder is synced" after:rename:/r1/ 3
     beside "after its state was saved, before the upload" after:syncdir:/r1 3
     beside "in the middle of an upload" before:link:/c/0000000003/r1. 0
-    beside "behind an upload" after:link:/c/0000000003/r1. 0
+    beside "after an upload" after:link:/c/0000000003/r1. 0
     beside "in the middle of a commit" before:link:/log/0000000004. 0
-    beside "behind a commit, before adopting it" after:link:/log/0000000004. 0
+    beside "after a commit, before adopting it" after:link:/log/0000000004. 0
     dies_beside "three entries after its last save" after:link:/c/0000000003/r1. 0 --set run.save_every=5
     dies_with_two_copies
 elif [ "$where" = file ]; then
     committer_dies_twice
     dies "before upload, its state saved" after:rename:/r1/
     dies "in the middle of an upload" before:link:/c/0000000003/r1.
-    dies "behind an upload" after:link:/c/0000000003/r1.
+    dies "after an upload" after:link:/c/0000000003/r1.
     all_die
     dies "in the middle of a commit" before:link:/log/0000000004.
-    dies "behind a commit, before adopting it" after:link:/log/0000000004.
+    dies "after a commit, before adopting it" after:link:/log/0000000004.
     dies "in a snapshot, between state and manifest" after:link:/state.safetensors
     dies "in a snapshot, before its manifest" before:link:/manifest.json
     dies "in collection" after:unlink:/c/0000000
@@ -167,17 +172,17 @@ else
     [ "$where" = bucket ] || serve
     dies "before upload" before:PUT:/c/0000000003/r1.
     dies "in the middle of an upload" amid:PUT:/c/0000000003/r1.
-    dies "behind an upload" after:PUT:/c/0000000003/r1.
+    dies "after an upload" after:PUT:/c/0000000003/r1.
     dies "in the middle of a commit" amid:PUT:/log/0000000004.
-    dies "behind a commit, before adopting it" after:PUT:/log/0000000004.
+    dies "after a commit, before adopting it" after:PUT:/log/0000000004.
     dies "in a snapshot's state" amid:PUT:/state.safetensors
     dies "in a snapshot, before its manifest" before:PUT:/manifest.json
     dies "in collection" after:DELETE:/c/0000000
 fi
 if [ "$where" = hub ]; then
     hub_dies "in the middle of a PUT" before:link:/c/0000000003/r1.
-    hub_dies "behind a PUT, before it answers" after:link:/c/0000000003/r1.
+    hub_dies "after a PUT, before it answers" after:link:/c/0000000003/r1.
     hub_dies "in the middle of a PUT of the log" before:link:/log/0000000004.
-    hub_dies "behind a PUT of the log, before it answers" after:link:/log/0000000004.
+    hub_dies "after a PUT of the log, before it answers" after:link:/log/0000000004.
 fi
 echo "$where: $n deaths, each run ends in the same bits"
