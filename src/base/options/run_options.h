@@ -80,7 +80,7 @@
     X(PATH, state_dir, "run.state_dir", "", "path", 0, \
       "Folder for the private state of replicas; none keeps none. Default: STORE.local/HOST beside a folder, under runs/ for a URL.") \
     X(BOOL, save_beside, "run.save_beside", "true", "", 0, \
-      "Save the private state beside training, from a copy of it in memory, where contributions move beside training, too. A replica without free memory of twice its size saves while training waits.", \
+      "Save the private state beside training, from a copy of it in memory, where contributions move beside training, too. A slow disk needs a second copy. A replica saves while training waits if a copy would take more than half of the free memory.", \
       .applies_when = "swarm.consensus = log") \
     X(INT(1, 1e6), save_every, "run.save_every", "1", "entries", 0, \
       "Entries of each fragment from one save of the private state to the next at due points. A replica that is killed resumes from its last save.", \
