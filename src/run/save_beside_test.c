@@ -2,6 +2,7 @@
 #include "toy_run.h"
 
 #include "run/handle.h"
+#include "sanitized.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -365,6 +366,58 @@ TEST(a_due_point_does_not_wait_for_a_disk_that_still_writes_the_former_save)
     check_slow_disk("slow", 0);
 }
 
+/* ---- no memory for a second copy */
+
+/* Of the trainer, whose thread takes the memory. */
+static _Thread_local bool no_memory;
+
+/* A sanitizer replaces this function itself. */
+#if !SANITIZED
+void *__libc_memalign(size_t alignment, size_t size);
+
+__attribute__((visibility("default"))) void *aligned_alloc(size_t alignment, size_t size)
+{
+    return no_memory ? NULL : __libc_memalign(alignment, size);
+}
+#endif
+
+/* The first save is at position 6. Any wait after the step at 8 is interrupted. */
+static double step_without_memory(toy *t, const diloco_run_info *now)
+{
+    if (now->position == 6) no_memory = true;
+    if (now->position == 8) atomic_store(&t->run->calls.stop, true);
+    return toy_step(t, now);
+}
+
+TEST(a_due_point_without_memory_for_a_second_copy_warns_and_waits_for_the_disk)
+{
+    if (SANITIZED) {
+        print_message("left out: a sanitizer takes the memory\n");
+        skip();
+    }
+    toy t = toy_of_two("no_memory");
+    t.step = step_without_memory;
+    toy_keep_record(&t);
+    gate.n_synced = 0;
+    set_gate(true);
+    t.status = toy_open(&t);
+    if (!t.status) t.status = diloco_run_join(t.run);
+    if (!t.status) t.status = toy_train(&t);
+    CHECK_INT(DILOCO_EINTERRUPTED, t.status);
+    CHECK_INT(9, diloco_run_now(t.run).position);
+    no_memory = false;
+    set_gate(false);
+    t.step = NULL;
+    t.status = diloco_step(t.run, NULL);
+    if (!t.status) t.status = toy_train(&t);
+    if (t.status) snprintf(t.text, sizeof t.text, "%s", diloco_error_text());
+    toy_close(&t);
+    TOY_OK(t);
+    CHECK_INT(t.end.entries, t.end.entry);
+    CHECK(has_once(t.record, "there is no memory for a second copy"));
+    free(t.record);
+}
+
 TEST(a_save_that_fails_while_a_newer_copy_waits_is_a_warning_and_changes_no_bits)
 {
     check_slow_disk("failing", 1);
@@ -376,4 +429,5 @@ TEST_MAIN(p16_no_contribution_is_put_before_the_state_is_saved,
           a_piece_that_cannot_be_filled_fails_the_step_and_saves_nothing,
           a_due_point_whose_save_was_interrupted_is_repeated,
           a_due_point_does_not_wait_for_a_disk_that_still_writes_the_former_save,
+          a_due_point_without_memory_for_a_second_copy_warns_and_waits_for_the_disk,
           a_save_that_fails_while_a_newer_copy_waits_is_a_warning_and_changes_no_bits)
