@@ -148,6 +148,7 @@ static diloco_status fold_start(dl_book *book, dl_json_value record)
         r->again = r->waits_long = false;
         r->waits_since = 0;
         r->started_at = at;
+        r->ended_at = 0;
         r->start_seen = dl_clock_now();
         memcpy(r->by, by, sizeof by);
         dl_job_init(&r->job, book->run, (uint32_t)rank, (uint32_t)generation);
@@ -236,6 +237,7 @@ static diloco_status fold_state(dl_book *book, dl_json_value record)
     if (!dl_job_is_over(value)) return DILOCO_OK;
     keep_orphan(r);
     r->end_seen = dl_clock_now();
+    r->ended_at = at;
     /* A refused restart counts, too: the end of a rank's restarts must come. */
     const bool refused = value == DL_JOB_FAILED && !*r->job.id;
     r->lost += dl_job_may_be_restarted(&r->job) || (refused && r->ran);

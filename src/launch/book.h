@@ -22,8 +22,9 @@
 #include "store/store.h"
 
 /* One rank according to the book: its newest generation. The members from start_seen on are
- * this launcher's own observations, except `orphan`. Decisions use these alone, by this machine's
- * monotonic clock: the clocks of two launchers may differ. */
+ * this launcher's own observations, except `orphan`. Decisions use these, by this machine's
+ * monotonic clock: the clocks of two launchers may differ. Only the pause before a restart also
+ * uses ended_at. */
 typedef struct dl_book_rank {
     dl_job job;   /* the newest generation */
     bool started; /* a launcher has announced it */
@@ -34,6 +35,8 @@ typedef struct dl_book_rank {
     /* When the newest generation was announced, by the clock of the launcher that did it, seconds
      * since 1970. For machine time alone. */
     double started_at;
+    /* When its end was recorded, by the clock of the launcher that did it; 0: it is not over. */
+    double ended_at;
     char by[33]; /* launcher that announced it, as dl_book.by */
     /* When this launcher read that announcement, and the record of the end. */
     dl_time start_seen, end_seen;

@@ -31,6 +31,11 @@ double dl_control_period(const dl_control *control);
 /* Returns true if the limit of machine time is reached. */
 bool dl_control_is_spent(const dl_control *control);
 
+/* Wait. Returns false if a stop was requested meanwhile. */
+bool dl_control_pause(const dl_control *control, double seconds);
+
+/* Give the state of a job to on_notice. */
+void dl_control_print_state(const dl_control *control, const dl_job *job);
 /* Give a line to on_notice. */
 void dl_control_print(const dl_control *control, const char *format, ...) DL_PRINTF(2, 3);
 

@@ -4,9 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-/* How long this launcher has to know another launcher's announcement without a handle before it
- * takes it over. It is longer than a launch call usually takes. */
-#define ADOPT_AFTER (60 * DL_SECOND)
 /* Seconds until a replica is asked for again that the backend has refused. Each generation of the
  * rank doubles them, up to about an hour: each attempt adds two records to the book. */
 #define REFUSED_PAUSE 60
@@ -22,7 +19,7 @@ bool dl_rank_is_unnamed(const dl_book_rank *r)
 /* `by` is this launcher's own name in the book, or another launcher's. */
 bool dl_rank_is_abandoned(const dl_control *c, const dl_book_rank *r)
 {
-    return strcmp(r->by, c->book->by) == 0 || dl_clock_now() - r->start_seen > ADOPT_AFTER;
+    return strcmp(r->by, c->book->by) == 0 || dl_clock_now() - r->start_seen > DL_ADOPT_AFTER;
 }
 
 bool dl_rank_failed_beside_orphan(const dl_book_rank *r)
@@ -58,6 +55,15 @@ bool dl_rank_is_open(const dl_control *c, const dl_book_rank *r)
     return dl_rank_is_unnamed(r) && (c->executor->caps.exactly_once || dl_rank_is_abandoned(c, r));
 }
 
+bool dl_control_has_unnamed(const dl_control *c, bool closed)
+{
+    for (size_t i = 0; i < DL_JOBS_MAX; i++) {
+        const dl_book_rank *r = &c->book->ranks[i];
+        if (dl_rank_is_unnamed(r) && !(closed && dl_rank_is_open(c, r))) return true;
+    }
+    return false;
+}
+
 bool dl_rank_is_missing(const dl_control *c, const dl_book_rank *r)
 {
     return !r->started || r->again || (dl_job_is_over(r->job.state) && dl_rank_may_restart(c, r));
@@ -74,11 +80,15 @@ static double pause_of(const dl_control *c, const dl_book_rank *r)
     return ldexp(FIRST_PAUSE * dl_control_period(c), (int)r->lost - 1);
 }
 
-/* Is it too early to start a replica again that has failed? */
+/* Is it too early to start a replica again that has failed? A launcher that looks once has just
+ * read of the end, so the recorded time counts as well. The clock of the other launcher may be
+ * wrong: a restart that is too early does no harm, and one that never comes does. */
 static bool is_pausing(const dl_control *c, const dl_book_rank *r)
 {
     if (r->again || r->job.state != DL_JOB_FAILED || dl_rank_failed_beside_orphan(r)) return false;
-    return dl_seconds(dl_clock_now() - r->end_seen) < pause_of(c, r);
+    const double pause = pause_of(c, r);
+    return dl_seconds(dl_clock_now() - r->end_seen) < pause &&
+           fabs(dl_clock_wall() - r->ended_at) < pause;
 }
 
 /* An orphan that runs has to end first. */

@@ -5,6 +5,10 @@
 
 #include "launch/launch_control.h"
 
+/* How long this launcher has to know another launcher's announcement without a handle before it
+ * takes it over. It is longer than a launch call usually takes. */
+#define DL_ADOPT_AFTER (60 * DL_SECOND)
+
 /* Returns true if the rank was announced, and not named by the backend. Its launcher was
  * interrupted, or is at work. */
 bool dl_rank_is_unnamed(const dl_book_rank *rank);
@@ -13,6 +17,8 @@ bool dl_rank_is_unnamed(const dl_book_rank *rank);
 bool dl_rank_is_abandoned(const dl_control *control, const dl_book_rank *rank);
 /* Returns true if the launch of an unnamed rank is to be repeated. */
 bool dl_rank_is_open(const dl_control *control, const dl_book_rank *rank);
+/* Returns true if there is an unnamed rank. With `closed` only those count that are not open. */
+bool dl_control_has_unnamed(const dl_control *control, bool closed);
 
 /* Returns true if the rank failed while a lost generation of it ran on. The failure may be the
  * doing of that one, which holds the state folder, for example. */

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Between two looks at `stop`. */
-#define SLICE (100 * DL_MILLISECOND)
+/* The longest time in seconds between two looks for the names of announced replicas. */
+enum { NAMES_PERIOD = 5 };
 
 /* Is it an error that may pass by itself, so that the replicas are not given up? */
 static bool may_pass(diloco_status status)
@@ -39,14 +39,6 @@ static diloco_status read_book(const dl_control *c)
 static bool is_current(const dl_job *known, const dl_job *polled)
 {
     return known->generation == polled->generation && !dl_job_is_over(known->state);
-}
-
-/* A generation above 0 is a restart, which a person wants to know. */
-static void print_state(const dl_control *c, const dl_job *job)
-{
-    dl_control_print(c, "r%u: %s%s%s%s", job->rank, dl_job_state_name(job->state),
-                     *job->message ? ": " : "", job->message,
-                     job->generation && !dl_job_is_over(job->state) ? " (started again)" : "");
 }
 
 /* Copy the jobs that were launched and are not over to `jobs`, which has DL_JOBS_MAX places.
@@ -128,7 +120,7 @@ diloco_status dl_control_poll(const dl_control *c)
         judge_silence(c, &jobs[i]);
         judge_wait(c, &jobs[i]);
         if (known->state != jobs[i].state) {
-            print_state(c, &jobs[i]);
+            dl_control_print_state(c, &jobs[i]);
             status = dl_book_state(c->book, &jobs[i]);
         }
         if (!status && known->generation == jobs[i].generation && known->state == jobs[i].state)
@@ -199,7 +191,7 @@ static diloco_status launch_jobs(const dl_control *c, dl_job *jobs, size_t n)
         if (*jobs[i].id || (may_pass(status) && !is_overdue(c, &jobs[i]))) continue;
         dl_job_set(&jobs[i], may_pass(status) ? DL_JOB_LOST : DL_JOB_FAILED, -1,
                    "not started: %.200s", why);
-        print_state(c, &jobs[i]);
+        dl_control_print_state(c, &jobs[i]);
         DL_TRY(dl_book_state(c->book, &jobs[i]));
     }
     if (status && !named && !may_pass(status) && can_wait(c, jobs, n)) {
@@ -282,7 +274,7 @@ static diloco_status stop_containers(const dl_control *c)
         judge_container(why, c, r);
         if (!*why) continue;
         dl_job_set(&job, DL_JOB_LOST, -1, "%s", why);
-        print_state(c, &job);
+        dl_control_print_state(c, &job);
         DL_TRY(dl_book_state(c->book, &job));
         if (*r->orphan.id) dl_orphan_stop(c, r, true);
     }
@@ -321,14 +313,35 @@ bool dl_control_is_stuck(const dl_control *c)
     return false;
 }
 
-/* A "cancel" of another launcher counts, so the book is read first. */
+/* Give other launchers time to name the ranks that they have announced. The wait is said once. */
+static diloco_status await_names(const dl_control *c, bool *said)
+{
+    const double period = dl_control_period(c);
+    if (!*said)
+        dl_control_print(c,
+                         "another launcher has announced replicas and not recorded their start: "
+                         "it is at work, or has ended; waiting for it, at most %.0f s",
+                         dl_seconds(DL_ADOPT_AFTER));
+    *said = true;
+    if (!dl_control_pause(c, period < NAMES_PERIOD ? period : NAMES_PERIOD))
+        return dl_fail(DILOCO_EINTERRUPTED, "no longer waiting for another launcher");
+    return DILOCO_OK;
+}
+
+/* A "cancel" of another launcher counts, so the book is read first. This may be the only look for a
+ * long time, so it takes over what an interrupted launcher has announced. */
 diloco_status dl_control_start(const dl_control *c)
 {
-    DL_TRY(read_book(c));
-    if (c->book->cancelled)
-        return dl_fail(DILOCO_EINTERRUPTED, "the launch was cancelled meanwhile");
-    dl_orphans_stop_lost(c);
-    return start_missing(c);
+    for (bool said = false;;) {
+        DL_TRY(read_book(c));
+        if (c->book->cancelled)
+            return dl_fail(DILOCO_EINTERRUPTED, "the launch was cancelled meanwhile");
+        const bool waits = !dl_control_is_spent(c) && dl_control_has_unnamed(c, true);
+        dl_orphans_stop_lost(c);
+        DL_TRY(start_missing(c));
+        if (!waits) return DILOCO_OK;
+        DL_TRY(await_names(c, &said));
+    }
 }
 
 /* ---- stopping */
@@ -364,7 +377,7 @@ static diloco_status find_unnamed(const dl_control *c)
         status = dl_book_handles(c->book, &jobs[i], 1);
         if (status || !dl_rank_is_unnamed(r) || !dl_rank_is_abandoned(c, r)) continue;
         dl_job_set(&jobs[i], DL_JOB_LOST, -1, "no job has its name");
-        print_state(c, &jobs[i]);
+        dl_control_print_state(c, &jobs[i]);
         status = dl_book_state(c->book, &jobs[i]);
     }
     free(jobs);
@@ -382,14 +395,42 @@ static diloco_status stop_all(const dl_control *c, bool waiting)
     return found ? dl_fail(found, "%s", why) : DILOCO_OK;
 }
 
+/* Look once more for the ranks that are unnamed, and stop those that have a name now. The other
+ * replicas were asked to stop before. */
+static diloco_status stop_named(const dl_control *c)
+{
+    bool before[DL_JOBS_MAX];
+    dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
+    if (!jobs) return dl_fail(DILOCO_ENOMEM, "not enough memory to stop the replicas");
+    for (size_t i = 0; i < DL_JOBS_MAX; i++)
+        before[i] = *c->book->ranks[i].job.id != '\0';
+    diloco_status status = read_book(c);
+    if (!status && c->book->cancelled) status = find_unnamed(c);
+    const size_t all = status || !c->book->cancelled ? 0 : gather(jobs, c->book);
+    size_t n = 0;
+    for (size_t i = 0; i < all; i++)
+        if (!before[jobs[i].rank]) jobs[n++] = jobs[i];
+    if (n) status = c->executor->cancel(c->spec, jobs, n);
+    free(jobs);
+    return status;
+}
+
+/* An unnamed rank is found, or LOST once its launcher has had its time: no later command is needed.
+ * A new "begin" of another launcher ends the wait. */
 diloco_status dl_control_cancel(const dl_control *c)
 {
     char why[1024];
+    bool said = false;
     DL_TRY(dl_book_cancel(c->book));
-    const diloco_status status = stop_all(c, false);
+    diloco_status status = stop_all(c, false);
     snprintf(why, sizeof why, "%s", status ? diloco_error_text() : "");
     DL_TRY(dl_orphans_stop(c, true));
-    return status ? dl_fail(status, "%s", why) : DILOCO_OK;
+    if (status) return dl_fail(status, "%s", why);
+    while (!status && c->book->cancelled && dl_control_has_unnamed(c, false)) {
+        status = await_names(c, &said);
+        if (!status) status = stop_named(c);
+    }
+    return status;
 }
 
 /* Ranks from max on remain after a "scale" to fewer replicas. One call names all of them: an
@@ -409,18 +450,6 @@ diloco_status dl_control_stop_surplus(const dl_control *c)
 }
 
 /* ---- following */
-
-/* Wait. Returns false if a stop was requested meanwhile. */
-static bool pause_for(const dl_control *c, double seconds)
-{
-    const dl_time due = dl_time_after(dl_clock_now(), dl_time_from_seconds(seconds));
-    while (!(c->stop && *c->stop)) {
-        const dl_time left = due - dl_clock_now();
-        if (left <= 0) return true;
-        dl_clock_sleep(left < SLICE ? left : SLICE);
-    }
-    return false;
-}
 
 /* Is every replica over, with nothing left to start? */
 static bool is_idle(const dl_control *c, bool done)
@@ -526,7 +555,7 @@ diloco_status dl_control_follow(const dl_control *c)
         if (idle && c->book->cancelled)
             return dl_fail(DILOCO_EINTERRUPTED, "the launch was cancelled");
         if (idle) return done ? DILOCO_OK : incomplete(c);
-        if (!pause_for(c, dl_control_period(c)))
+        if (!dl_control_pause(c, dl_control_period(c)))
             return dl_fail(DILOCO_EINTERRUPTED, "no longer following the replicas");
     }
 }
@@ -540,15 +569,6 @@ static void finish_if_idle(const dl_control *c)
     if (is_idle(c, done || c->book->cancelled)) finish(c);
 }
 
-/* Is a rank unnamed? */
-static bool has_unnamed(const dl_book *book)
-{
-    size_t i = 0;
-    while (i < DL_JOBS_MAX && !dl_rank_is_unnamed(&book->ranks[i]))
-        i++;
-    return i < DL_JOBS_MAX;
-}
-
 /* Nothing is started here, so another launcher may follow the same replicas meanwhile. Stopped are
  * those of a launch that was cancelled while its launcher started them. */
 diloco_status dl_control_collect(const dl_control *c, double timeout_s)
@@ -558,7 +578,8 @@ diloco_status dl_control_collect(const dl_control *c, double timeout_s)
     for (;;) {
         DL_TRY(read_book(c));
         diloco_status status = dl_control_poll(c);
-        if (!status && c->book->cancelled && has_unnamed(c->book)) status = stop_all(c, false);
+        if (!status && c->book->cancelled && dl_control_has_unnamed(c, false))
+            status = stop_all(c, false);
         if (status && !may_pass(status)) return status;
         bool over = true;
         for (uint32_t i = 0; i < DL_JOBS_MAX; i++)
@@ -570,7 +591,7 @@ diloco_status dl_control_collect(const dl_control *c, double timeout_s)
         }
         if (dl_clock_now() >= due)
             return dl_fail(DILOCO_ETIMEDOUT, "replicas still run after %g s", timeout_s);
-        if (!pause_for(c, dl_control_period(c)))
+        if (!dl_control_pause(c, dl_control_period(c)))
             return dl_fail(DILOCO_EINTERRUPTED, "no longer waiting");
     }
 }

@@ -28,6 +28,8 @@
 bool dl_control_is_stuck(const dl_control *control);
 
 /* dl_control_start reads the book and starts the missing replicas once. It waits for none of them.
+ * But it waits, at most about a minute, for replicas that another launcher has announced and not
+ * recorded as started, and takes them over then.
  * Returns DILOCO_EINTERRUPTED if the launch was cancelled, or an error of the store or the
  * executor. */
 DL_MUST_CHECK diloco_status dl_control_start(const dl_control *control);
@@ -55,8 +57,9 @@ DL_MUST_CHECK diloco_status dl_control_stop_surplus(const dl_control *control);
 
 /* dl_control_cancel writes into the book that the launch is cancelled, and then asks all replicas
  * to stop. In this order another launcher does not start them again meanwhile. A replica whose
- * launcher ended before it recorded the id is searched by its name. Lost replicas that may still
- * run are asked as well; on_notice gets a line about each one that does not answer. */
+ * launcher ended before it recorded the id is searched by its name. If it is not found within about
+ * a minute, it is LOST; on_notice gets a line about this wait. Lost replicas that may still run are
+ * asked as well; on_notice gets a line about each one that does not answer. */
 DL_MUST_CHECK diloco_status dl_control_cancel(const dl_control *control);
 
 #endif
