@@ -35,9 +35,11 @@ expect_error 3 'check the credentials' env RUNPOD_API_KEY=wrong diloco launch ti
 expect_error 3 'EU-XX-9 is not one of the data centers' diloco launch tiny.toml --store "$store" \
     --set launch.region=EU-XX-9
 says '; check launch.region'
-expect_error 3 'There are no longer any instances available' diloco launch tiny.toml --store "$store" \
-    --set launch.machine=cpu9z --set launch.cpus=2
-says 'try again; ask for a higher quota, or take another machine or region'
+# A lack of machines may pass: each look asks again, until launch.lost_after.
+expect_error 1 'There are no longer any instances available' diloco launch tiny.toml --store "$hub/full" \
+    --set launch.machine=cpu9z --set launch.cpus=2 --set launch.lost_after=1 --set launch.restarts=0
+says 'r0: LOST: not started: '
+grep -q 'ask for a higher quota, or take another machine or region; trying again' out || fail "not the way out"
 [ ! -e api/pods ] || fail "a pod was created by a refusal"
 
 # RunPod answers 500 to a pod that it has created: the launch finds it, and creates no second one.

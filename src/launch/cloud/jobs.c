@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 
+#include <ctype.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,13 +65,35 @@ static diloco_status search_one(const dl_cloud_rows *rows, dl_rest *rest, dl_job
     return status;
 }
 
+/* May this character be a part of a value? */
+static bool is_of_value(char c)
+{
+    return isalnum((unsigned char)c) || (c && strchr("-_/:.", c));
+}
+
+/* Does a value continue here? A full stop or a colon ends it if no word follows. */
+static bool continues(const char *at)
+{
+    if (*at == '.' || *at == ':') return at[1] && at[1] != ' ';
+    return is_of_value(*at);
+}
+
+/* Returns true if the words have the text, and not as a part of a longer one. */
+static bool has_word(const char *words, const char *text)
+{
+    const size_t len = strlen(text);
+    for (const char *at = words; (at = strcasestr(at, text)); at++)
+        if ((at == words || !is_of_value(at[-1])) && !continues(at + len)) return true;
+    return false;
+}
+
 /* Returns true if the words have the value, or its part after the last '/', which is a region in
  * "aws/us-east-1". Three letters are too few to be found by chance. */
 static bool repeats(const char *words, const char *value)
 {
     const char *end = strrchr(value, '/');
-    return (strlen(value) > 3 && strcasestr(words, value)) ||
-           (end && strlen(end) > 4 && strcasestr(words, end + 1));
+    return (strlen(value) > 3 && has_word(words, value)) ||
+           (end && strlen(end) > 4 && has_word(words, end + 1));
 }
 
 const char *dl_cloud_blamed(const dl_config *config, const char *words)
@@ -81,21 +104,25 @@ const char *dl_cloud_blamed(const dl_config *config, const char *words)
                 {"launch.gpu_type", config->launch_gpu_type},
                 {"launch.machine", config->launch_machine},
                 {"launch.image", config->launch_image}};
+    if (strcasestr(words, "not authorized") || strcasestr(words, "denied")) return NULL;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
         if (repeats(words, rows[i].value)) return rows[i].option;
     return NULL;
 }
 
-/* The error of a creation that is refused, with the option that it is about. A failure of the
- * backend (5xx) may pass. */
+/* The error of a creation that is refused, with the option that it is about. Only a refusal of what
+ * was asked for (400, 404, 422) is about an option. A failure of the backend (5xx) may pass, and so
+ * may a lack of machines: the replicas that run must not lose their launcher for it. */
 static diloco_status refuse_creation(const dl_cloud_rows *rows, const dl_rest *rest,
                                      const dl_rest_call *call, const dl_rest_response *response)
 {
     const diloco_status refused = dl_rest_refused(rest, call, response);
-    const char *option = dl_cloud_blamed(rest->spec->config, response->why);
+    const int code = response->status;
     if (rows->is_full && rows->is_full(response))
-        return dl_fail(DILOCO_EREFUSED, "%s" DL_CLOUD_QUOTA, diloco_error_text());
-    if (response->status >= 500) return dl_fail(DILOCO_EUNREACHABLE, "%s", diloco_error_text());
+        return dl_fail(DILOCO_EUNREACHABLE, "%s" DL_CLOUD_QUOTA, diloco_error_text());
+    if (code >= 500) return dl_fail(DILOCO_EUNREACHABLE, "%s", diloco_error_text());
+    const bool asks = (code == 400 || code == 404 || code == 422) && !dl_rest_has_advice(response);
+    const char *option = asks ? dl_cloud_blamed(rest->spec->config, response->why) : NULL;
     return option ? dl_fail(refused, "%s; check %s", diloco_error_text(), option) : refused;
 }
 

@@ -42,8 +42,9 @@ typedef struct dl_cloud_rows {
     /* Is this refusal of `create` that of a name that an earlier launch has used? NULL: it never
      * is. */
     bool (*is_taken)(const dl_rest_response *response);
-    /* Is this answer to `create` a want of machines? NULL: it never is. Without it a status of 5xx,
-     * which `create` gets by call->keeps, is a failure that may pass. */
+    /* Is this answer to `create`, of a status that it gets by call->keeps, a lack of machines?
+     * NULL: it never is. Like every failure of the backend (5xx) it may pass; a person gets the
+     * advice about quotas. */
     bool (*is_full)(const dl_rest_response *response);
     /* Set state, exit code and message from the answer to `look`. */
     void (*seen)(dl_job *job, dl_json_value response);
@@ -140,7 +141,7 @@ void dl_cloud_set_ended(dl_job *job, int code);
 
 /* Returns the name of the option of [launch] whose value the backend's words repeat, such as
  * "launch.region", or NULL. A backend that refuses a value names it by its own member, which a
- * person did not write. */
+ * person did not write. Words about a permission name a value without blaming it: NULL. */
 const char *dl_cloud_blamed(const dl_config *config, const char *words);
 
 /* ---- the replica's words and variables */

@@ -112,7 +112,19 @@ TEST(option_whose_value_the_backend_repeats_is_named)
     CHECK_OK(dl_config_set(&config, "launch.gpu_type", "L4", "test"));
     CHECK_STR("launch.region", dl_cloud_blamed(&config, "Invalid region 'moon-1'"));
     CHECK_STR("launch.image", dl_cloud_blamed(&config, "no registry has Nowhere/None"));
+    CHECK_STR("launch.region", dl_cloud_blamed(&config, "there is no moon-1."));
+    CHECK_STR("launch.region", dl_cloud_blamed(&config, "moon-1: unknown"));
     CHECK(!dl_cloud_blamed(&config, "L4 is not in aws"));
+    CHECK(!dl_cloud_blamed(&config, "moon-11 and a-moon-1 and moon-1.example and :moon-1:"));
+    CHECK_OK(dl_config_set(&config, "launch.region", "us-east-1", "test"));
+    CHECK(!dl_cloud_blamed(&config, "User alice is not authorized to perform: "
+                                    "sagemaker:CreateTrainingJob on resource: "
+                                    "arn:aws:sagemaker:us-east-1:1:training-job/a"));
+    CHECK(!dl_cloud_blamed(&config, "AccessDeniedException in us-east-1"));
+    CHECK_OK(dl_config_set(&config, "launch.region", "us-central1", "test"));
+    CHECK(!dl_cloud_blamed(&config,
+                           "Permission 'aiplatform.customJobs.create' denied on resource "
+                           "//aiplatform.googleapis.com/projects/p/locations/us-central1"));
     CHECK(!dl_cloud_blamed(&config, ""));
 }
 
@@ -276,6 +288,43 @@ TEST(answer_without_a_name_makes_the_job_silent)
     }
 }
 
+/* Launch a pod of RunPod, which answers its creation so. */
+static diloco_status create_pod(int status, const char *body)
+{
+    char url[64], refusal[512];
+    http_script script;
+    const dl_launch_spec spec = new_spec();
+    dl_job job = new_job();
+    CHECK(!setenv("RUNPOD_API_KEY", "rpa_test", 1));
+    snprintf(refusal, sizeof refusal, "HTTP/1.1 %d No\r\nContent-Length: %zu\r\n\r\n%s", status,
+             strlen(body), body);
+    const char *const answers[] = {answer_of("[]"), refusal};
+    script_start(&script, answers, 2);
+    snprintf(url, sizeof url, "http://127.0.0.1:%d", script.port);
+    CHECK_OK(dl_config_set(&config, "launch.endpoint", url, "test"));
+    CHECK_OK(dl_config_set(&config, "launch.region", "EU-RO-1", "test"));
+    CHECK_OK(dl_config_set(&config, "launch.image", "alice/diloco", "test"));
+    const diloco_status result = dl_executor_runpod.launch(&spec, &job, 1);
+    CHECK_INT(2, (long long)atomic_load(&script.n_requests));
+    script_stop(&script);
+    return result;
+}
+
+TEST(lack_of_machines_may_pass_and_only_a_refused_value_blames_its_option)
+{
+    CHECK_STATUS(DILOCO_EUNREACHABLE,
+                 create_pod(500, "{\"error\":\"There are no longer any instances available\"}"));
+    CHECK_CONTAINS("available; ask for a higher quota", diloco_error_text());
+    CHECK_STATUS(DILOCO_EUNREACHABLE, create_pod(500, "{\"error\":\"a bug in EU-RO-1\"}"));
+    CHECK(!strstr(diloco_error_text(), "check launch"));
+    CHECK_STATUS(DILOCO_EREFUSED, create_pod(400, "[{\"error\":\"EU-RO-1 is unknown\"}]"));
+    CHECK_CONTAINS("EU-RO-1 is unknown; check launch.region", diloco_error_text());
+    CHECK_STATUS(DILOCO_EREFUSED, create_pod(403, "{\"error\":\"not for EU-RO-1\"}"));
+    CHECK(!strstr(diloco_error_text(), "check launch"));
+    CHECK_STATUS(DILOCO_EREFUSED, create_pod(418, "{\"error\":\"EU-RO-1 makes tea\"}"));
+    CHECK(!strstr(diloco_error_text(), "check launch"));
+}
+
 /* Poll a job of the executor once; the backend answers with this body. */
 static void poll_once(dl_job *job, const dl_executor *executor, const char *body)
 {
@@ -331,6 +380,7 @@ TEST_MAIN(an_exit_code_is_found_in_a_sentence, a_signal_is_a_loss_and_another_co
           an_unknown_state_is_named_and_counts_as_silence,
           a_replica_has_words_variables_and_secrets_that_a_dry_run_hides,
           option_whose_value_the_backend_repeats_is_named,
+          lack_of_machines_may_pass_and_only_a_refused_value_blames_its_option,
           an_option_that_is_not_set_is_named_with_an_example,
           job_of_another_name_is_neither_stopped_nor_read,
           answer_without_a_name_makes_the_job_silent, output_of_a_job_of_another_name_is_not_read,

@@ -389,18 +389,21 @@ static void find_first_error(const dl_rest *rest, dl_rest_response *a)
 
 /* The backend's own words, from the members in which the known backends put them. Google and Azure
  * have error.message, Kubernetes and AWS message or Message, and Hugging Face error. OAuth 2.0 has
- * error_description, and problem details (RFC 9457) have detail and title. A text that is no
- * object is quoted itself. */
+ * error_description, and problem details (RFC 9457) have detail and title. RunPod has an array of
+ * such objects. A text that is no JSON is quoted itself. JSON never is: a secret in it may be
+ * escaped, and would not be found. */
 static void find_why(const dl_rest *rest, dl_rest_response *a)
 {
     static const char *const places[] = {"error.message", "message", "Message", "error_description",
-                                         "error",         "detail",  "title"};
-    const bool none = a->json.type == DL_JSON_MISSING;
+                                         "error",         "msg",     "detail",  "title"};
+    dl_json_value from = a->json;
+    dl_json_iter it = dl_json_each(from);
+    if (from.type == DL_JSON_ARRAY && dl_json_next(&it)) from = it.value;
     a->why[0] = '\0';
     for (size_t i = 0; !a->why[0] && i < sizeof places / sizeof *places; i++)
-        quote(rest, a->why, sizeof a->why, dl_rest_copy(a->json, places[i]));
+        quote(rest, a->why, sizeof a->why, dl_rest_copy(from, places[i]));
     if (!a->why[0]) find_first_error(rest, a);
-    if (!a->why[0] && a->text.len && (none || a->json.type == DL_JSON_ARRAY))
+    if (!a->why[0] && a->text.len && from.type == DL_JSON_MISSING)
         quote(rest, a->why, QUOTED,
               strndup((const char *)a->text.data, dl_size_min(a->text.len, QUOTE_FROM)));
 }
@@ -446,7 +449,8 @@ diloco_status dl_rest_do(dl_rest *rest, dl_rest_call *call, dl_rest_response *re
     exchange e = {.rest = rest, .call = call, .response = response};
     *response = (dl_rest_response){.status = 0};
     dl_buf_init(&response->text, call->most ? call->most : RESPONSE_MAX);
-    diloco_status status = run(rest, &e, dl_time_after(dl_clock_now(), CALL_TIME));
+    const dl_time most = dl_time_after(dl_clock_now(), CALL_TIME);
+    diloco_status status = run(rest, &e, call->until && call->until < most ? call->until : most);
     if (status == DILOCO_ETIMEDOUT)
         status = dl_fail(DILOCO_EUNREACHABLE, "%s: %s does not answer", call->what, rest->name);
     if (status) {
@@ -499,25 +503,38 @@ static bool is_of_clock(const dl_rest_response *response)
            (response->ahead_s > CLOCK_S || response->ahead_s < -CLOCK_S);
 }
 
-/* A status without a row is a plain refusal. */
-diloco_status dl_rest_refused(const dl_rest *rest, const dl_rest_call *call,
-                              const dl_rest_response *response)
+/* Set *status, and return the advice about the refusal, or "". `clock` may hold it. A status
+ * without a row is a plain refusal. */
+static const char *advise(diloco_status *status, char clock[96], const dl_rest_response *response)
 {
-    diloco_status status = DILOCO_EREFUSED;
     const char *advice = "";
-    char clock[96];
+    *status = DILOCO_EREFUSED;
     for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
         if (meanings[i].response == response->status) {
-            status = meanings[i].status;
+            *status = meanings[i].status;
             advice = meanings[i].advice;
         }
     if (is_quota(response)) advice = "; ask for a higher quota, or take another machine or region";
-    if (is_of_clock(response)) {
-        const long long ahead = (long long)response->ahead_s;
-        snprintf(clock, sizeof clock, "; set the clock of this machine, which is %lld s %s",
-                 ahead < 0 ? -ahead : ahead, ahead < 0 ? "behind" : "ahead");
-        advice = clock;
-    }
+    if (!is_of_clock(response)) return advice;
+    const long long ahead = (long long)response->ahead_s;
+    snprintf(clock, 96, "; set the clock of this machine, which is %lld s %s",
+             ahead < 0 ? -ahead : ahead, ahead < 0 ? "behind" : "ahead");
+    return clock;
+}
+
+bool dl_rest_has_advice(const dl_rest_response *response)
+{
+    diloco_status status;
+    char clock[96];
+    return *advise(&status, clock, response) != '\0';
+}
+
+diloco_status dl_rest_refused(const dl_rest *rest, const dl_rest_call *call,
+                              const dl_rest_response *response)
+{
+    diloco_status status;
+    char clock[96];
+    const char *advice = advise(&status, clock, response);
     return dl_fail(status, "%s: %s answered %d%s%.300s%s", call->what, rest->name, response->status,
                    response->why[0] ? ": " : "", response->why, advice);
 }

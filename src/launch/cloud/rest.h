@@ -77,7 +77,8 @@ typedef struct dl_rest_call {
     bool quiet_ends;
     /* Of dl_rest_lines: the longest silence; 0: 5 s with quiet_ends, a day without it. */
     dl_time quiet;
-    /* Of dl_rest_lines: the time at which the call ends by itself; 0: it has no limit. */
+    /* The time at which the call ends by itself; 0: no limit with dl_rest_lines, two minutes
+     * otherwise. */
     dl_time until;
     /* Of dl_rest_lines: when the backend answered, by its clock, seconds since 1970; 0: not
      * known. */
@@ -122,6 +123,8 @@ DL_MUST_CHECK diloco_status dl_rest_do(dl_rest *rest, dl_rest_call *call,
 /* Returns the error of an answer that is no success, with the way out for missing credentials. */
 diloco_status dl_rest_refused(const dl_rest *rest, const dl_rest_call *call,
                               const dl_rest_response *response);
+/* Returns true if that error ends with a way out: for credentials, a quota, or the clock. */
+bool dl_rest_has_advice(const dl_rest_response *response);
 /* dl_rest_must makes the call, and turns every answer but a 2xx into its error. The caller frees
  * response->text after success only. */
 DL_MUST_CHECK diloco_status dl_rest_must(dl_rest *rest, dl_rest_call *call,

@@ -124,6 +124,17 @@ TEST(long_reason_is_cut_after_its_secrets_are_hidden)
     CHECK_STR("x***xx", why + DL_REST_WHY - 7);
 }
 
+TEST(first_error_of_an_array_is_quoted_without_the_secrets_that_json_escapes)
+{
+    char why[DL_REST_WHY];
+    refusal(why, "[{\"error\":\"no swordfish\\nof-the-hub here\"},{\"error\":\"later\"}]");
+    CHECK_STR("no *** here", why);
+    refusal(why, "[{\"loc\":[\"sword\"],\"msg\":\"\\u0073wordfish\\u000aof-the-hub\"}]");
+    CHECK_STR("***", why);
+    refusal(why, "[[\"swordfish\\nof-the-hub\"]]");
+    CHECK_STR("", why);
+}
+
 /* The status of a creation that is refused so, and its error's text in diloco_error_text. */
 static diloco_status create(int status, int keeps, const char *body)
 {
@@ -264,6 +275,7 @@ TEST_MAIN(a_region_that_moves_the_host_to_another_domain_is_refused,
           region_whose_host_does_not_resolve_is_named,
           text_that_is_not_json_is_cut_after_its_secrets_are_hidden,
           long_reason_is_cut_after_its_secrets_are_hidden,
+          first_error_of_an_array_is_quoted_without_the_secrets_that_json_escapes,
           quota_is_refused_with_the_way_out_and_a_rate_of_requests_is_not,
           rate_of_requests_that_aws_answers_with_400_may_pass,
           full_stop_of_the_backend_does_not_end_our_sentence,

@@ -88,8 +88,8 @@ static diloco_status create(dl_rest_call *call, const dl_rest *rest, const dl_jo
     return DILOCO_OK;
 }
 
-/* RunPod answers 500 when it has no machine of this kind now. It also answers so to a pod that it
- * has created, which the next launch finds by its name. */
+/* RunPod answers 500 when it has no machine of this kind now; a later look may find one. It also
+ * answers so to a pod that it has created, which the next launch finds by its name. */
 static bool is_full(const dl_rest_response *response)
 {
     return strcasestr(response->why, "no longer any instances") != NULL;

@@ -244,16 +244,26 @@ static diloco_status print_words(const dl_launch_spec *spec, const words *w)
     return status;
 }
 
+/* Launch a job. A refusal names the option whose value sky's own words repeat. */
+static diloco_status submit(const dl_launch_spec *spec, words *w, const char *name)
+{
+    dl_command_result result;
+    DL_TRY(do_sky(&result, w));
+    dl_buf_deinit(&result.out);
+    if (!result.exit_code) return DILOCO_OK;
+    const diloco_status status = sky_failed(name, DILOCO_EREFUSED, &result);
+    const char *option = dl_cloud_blamed(spec->config, words_of(result.err));
+    return option ? dl_fail(status, "%s; check %s", diloco_error_text(), option) : status;
+}
+
 /* One call of sky for each job: it has no call for several. */
 static diloco_status launch_one(const dl_launch_spec *spec, const dl_job *job)
 {
     words w = {.n = 0};
     diloco_status status = fill(&w, spec, job);
-    if (!status)
-        status = spec->dry ? print_words(spec, &w) : run_sky(&w, job->name, DILOCO_EREFUSED);
+    if (!status) status = spec->dry ? print_words(spec, &w) : submit(spec, &w, job->name);
     drop(&w);
-    const char *option = status ? dl_cloud_blamed(spec->config, diloco_error_text()) : NULL;
-    return option ? dl_fail(status, "%s; check %s", diloco_error_text(), option) : status;
+    return status;
 }
 
 /* SkyPilot prints no id that a program can read: the queue has it. The queue has answered before a

@@ -97,6 +97,8 @@ static diloco_status launch_first(dl_job *job, const char *words)
                                  .secrets = none};
     const char *mark = scratch_path("launched");
     dl_config_init(&config);
+    CHECK_OK(dl_config_set(&config, "launch.image", "r0-g0/diloco-1f0c2ab9-r0-g0", "test"));
+    CHECK_OK(dl_config_set(&config, "launch.region", "aws/moon-1", "test"));
     dl_job_init(job, spec.run, 0, 0);
     snprintf(
         script, sizeof script,
@@ -141,7 +143,19 @@ TEST(launch_without_an_enabled_cloud_names_the_command_that_shows_them)
               diloco_error_text());
 }
 
+/* The error's own text has the job's name, which the last part of this image is as well. */
+TEST(option_is_named_only_if_the_words_of_sky_repeat_its_value)
+{
+    dl_job job;
+    CHECK_INT(0, setenv("PATH", scratch_path("first"), 1));
+    CHECK_STATUS(DILOCO_EREFUSED, launch_first(&job, "ValueError: out of order\\n"));
+    CHECK(!strstr(diloco_error_text(), "; check"));
+    CHECK_STATUS(DILOCO_EREFUSED, launch_first(&job, "ValueError: no region moon-1.\\n"));
+    CHECK_CONTAINS("; check launch.region", diloco_error_text());
+}
+
 TEST_MAIN(job_of_another_name_is_neither_stopped_nor_read,
           exit_code_that_is_the_state_of_the_job_is_no_error_of_its_logs,
           first_job_is_launched_though_there_is_no_jobs_controller_yet,
-          launch_without_an_enabled_cloud_names_the_command_that_shows_them)
+          launch_without_an_enabled_cloud_names_the_command_that_shows_them,
+          option_is_named_only_if_the_words_of_sky_repeat_its_value)
