@@ -91,7 +91,7 @@ echo pods >api/quota
 echo 'list events' >api/denied
 launcher
 says_wait() { diloco launch status "$hub/cut" >out 2>err && grep -q "^r1 *PENDING .*$1" out; }
-wait_for says_wait 'no pod yet: kubectl describe job diloco-[0-9a-f]*-g[0-9]*  has the reason'
+wait_for says_wait 'no pod yet: kubectl describe job diloco-[0-9a-f]*-g[0-9]* -n [a-z0-9-]*  has the reason'
 rm api/denied
 wait_for says_wait 'FailedCreate: Error creating: pods ".*-0-x" is forbidden: exceeded quota: team'
 rm api/quota

@@ -35,6 +35,9 @@
  * bytes of output in one request. */
 enum { EARLY_S = 60, PIECE = 4 << 20 };
 
+/* For the reasons of all failures in one poll. */
+#define REASONS_TIME (10 * DL_SECOND)
+
 /* ---- credentials: OAuth 2.0 client credentials of a service principal */
 
 /* A field of a form, its value escaped. `before` has the name. */
@@ -323,10 +326,10 @@ static const char *split_url(char base[DL_REST_BASE], const char *url)
 }
 
 /* GET an address that Azure has sent. It has its own signature, so the client has no token. `range`
- * is a header, or "". With `once` it is tried once. The caller frees response->text after success.
- * A range after the end of a file (416) is no error. */
+ * is a header, or "". With `until`, a time, it is tried once and ends then; 0: none. The caller
+ * frees response->text after success. A range after the end of a file (416) is no error. */
 static diloco_status get_url(dl_rest_response *response, const dl_launch_spec *spec,
-                             const char *what, const char *url, const char *range, bool once)
+                             const char *what, const char *url, const char *range, dl_time until)
 {
     char base[DL_REST_BASE];
     dl_rest rest;
@@ -336,7 +339,8 @@ static diloco_status get_url(dl_rest_response *response, const dl_launch_spec *s
     DL_TRY(dl_rest_init_at(&rest, spec, NAME, base));
     snprintf(rest.headers[0], sizeof rest.headers[0], "%s", range);
     dl_rest_call_init(&call, "GET", what);
-    call.once = once;
+    call.once = until != 0;
+    call.until = until;
     diloco_status status = dl_buf_add(&call.path, path, strlen(path));
     if (!status) status = dl_rest_do(&rest, &call, response);
     if (!status && !dl_rest_is_good(response) && response->status != 416) {
@@ -349,13 +353,14 @@ static diloco_status get_url(dl_rest_response *response, const dl_launch_spec *s
 }
 
 /* The address of the workspace's discovery service, in *url, which the caller frees. */
-static diloco_status find_discovery(char **url, const dl_launch_spec *spec, bool once)
+static diloco_status find_discovery(char **url, const dl_launch_spec *spec, dl_time until)
 {
     dl_rest rest = {.name = NULL};
     dl_rest_call call;
     dl_rest_response response;
     dl_rest_call_init(&call, "GET", "the workspace");
-    call.once = once;
+    call.once = until != 0;
+    call.until = until;
     diloco_status status = open_rest(&rest, spec);
     if (!status) status = add_workspace(&call.path, spec->config);
     if (!status) status = dl_rest_path(&call, "?api-version=" API_VERSION);
@@ -370,15 +375,16 @@ static diloco_status find_discovery(char **url, const dl_launch_spec *spec, bool
     return status;
 }
 
-/* Open a client of the services of the workspace's region, with `once` by calls that are tried
- * once. It gets a token, so its address must be https. */
-static diloco_status open_history(dl_rest *rest, const dl_launch_spec *spec, bool once)
+/* Open a client of the services of the workspace's region, with `until` as get_url. It
+ * gets a token, so its address must be https. */
+static diloco_status open_history(dl_rest *rest, const dl_launch_spec *spec, dl_time until)
 {
     char base[DL_REST_BASE], api[DL_REST_BASE] = "";
     char *url = NULL;
     dl_rest_response response;
-    DL_TRY(find_discovery(&url, spec, once));
-    diloco_status status = get_url(&response, spec, "the services of the workspace", url, "", once);
+    DL_TRY(find_discovery(&url, spec, until));
+    diloco_status status =
+        get_url(&response, spec, "the services of the workspace", url, "", until);
     free(url);
     DL_TRY(status);
     dl_rest_text(api, sizeof api, response.json, "api");
@@ -391,11 +397,12 @@ static diloco_status open_history(dl_rest *rest, const dl_launch_spec *spec, boo
 
 /* GET the details of the job's run. The caller frees response->text after success. */
 static diloco_status get_details(dl_rest_response *response, dl_rest *rest, const dl_job *job,
-                                 bool once)
+                                 dl_time until)
 {
     dl_rest_call call;
     dl_rest_call_init(&call, "GET", job->name);
-    call.once = once;
+    call.once = until != 0;
+    call.until = until;
     diloco_status status = dl_rest_path(&call, "/history/v1.0");
     if (!status) status = add_workspace(&call.path, rest->spec->config);
     if (!status) status = dl_rest_path(&call, "/runs/%s/details", job->name);
@@ -411,7 +418,7 @@ static diloco_status find_output(char **url, dl_rest *rest, const dl_job *job)
     static const char *const names[] = {"user_logs/std_log.txt", "azureml-logs/70_driver_log.txt"};
     dl_rest_response response;
     *url = NULL;
-    DL_TRY(get_details(&response, rest, job, false));
+    DL_TRY(get_details(&response, rest, job, 0));
     const dl_json_value files = dl_json_get(response.json, "logFiles");
     for (size_t i = 0; !*url && i < sizeof names / sizeof *names; i++)
         *url = dl_rest_copy(dl_json_get(files, names[i]), "");
@@ -427,7 +434,7 @@ static diloco_status read_piece(reading *r, const dl_launch_spec *spec, const dl
     char range[96];
     dl_rest_response response;
     snprintf(range, sizeof range, "Range: bytes=%" PRIu64 "-%" PRIu64, r->at, r->at + PIECE - 1);
-    DL_TRY(get_url(&response, spec, job->name, url, range, false));
+    DL_TRY(get_url(&response, spec, job->name, url, range, 0));
     const size_t all = response.status == 416 ? 0 : response.text.len;
     const size_t skip = response.status == 206 ? 0 : (size_t)(r->at < all ? r->at : all);
     const diloco_status status =
@@ -461,7 +468,7 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
     reading r = {.at = 0};
     const dl_cloud_log log = {.read = read_output, .renew = use_token, .reading = &r};
     dl_lines_init(&r.lines, fn, user);
-    diloco_status status = open_history(&rest, spec, false);
+    diloco_status status = open_history(&rest, spec, 0);
     if (!status) status = dl_cloud_follow(&log, &rest, &rows, job, follow);
     status = dl_lines_end(&r.lines, status);
     dl_rest_deinit(&rest);
@@ -472,14 +479,16 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
 
 /* ---- the reason of a failure */
 
-/* Set the message of a failed job from the error of its run. A service that does not give it must
- * not delay a poll, so nothing is tried again, and the message stays as it is. */
-static void explain(const dl_launch_spec *spec, dl_job *job)
+/* Set the message of a failed job from the error of its run. Returns false if a service does not
+ * give it: the message stays as it is. */
+static bool explain(const dl_launch_spec *spec, dl_job *job, dl_time until)
 {
     dl_rest rest = {.name = NULL};
     dl_rest_response response;
     char why[200];
-    if (!open_history(&rest, spec, true) && !get_details(&response, &rest, job, true)) {
+    const bool known =
+        !open_history(&rest, spec, until) && !get_details(&response, &rest, job, until);
+    if (known) {
         dl_rest_message(why, sizeof why, response.json, "error.error.message");
         for (char *at = why; *at; at++)
             if ((unsigned char)*at < ' ') *at = ' ';
@@ -487,17 +496,19 @@ static void explain(const dl_launch_spec *spec, dl_job *job)
         dl_buf_deinit(&response.text);
     }
     dl_rest_deinit(&rest);
+    return known;
 }
 
 /* The look at a job has no reason, and it is asked for once: a job that is over is not polled
- * again.
- */
+ * again. A service that does not answer must not delay a poll, so the first failure ends this. */
 static diloco_status poll_with_reasons(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     DL_TRY(poll_all(spec, jobs, n));
-    for (size_t i = 0; i < n; i++)
+    const dl_time until = dl_time_after(dl_clock_now(), REASONS_TIME);
+    bool known = true;
+    for (size_t i = 0; known && i < n; i++)
         if (jobs[i].state == DL_JOB_LOST && strncmp(jobs[i].message, "Failed", 6) == 0)
-            explain(spec, &jobs[i]);
+            known = explain(spec, &jobs[i], until);
     return DILOCO_OK;
 }
 

@@ -244,8 +244,10 @@ static diloco_status poll_group(dl_rest *rest, dl_job *jobs, size_t n, const cha
 {
     char other[DL_JOB_NAME_MAX + 1], why[256] = "";
     uint32_t index;
+    bool suspended = false;
     dl_rest_response job, pods;
     DL_TRY(get_job(rest, &job, name));
+    if (dl_json_read_bool(&suspended, dl_json_get(job.json, "spec"), "suspend")) suspended = false;
     const diloco_status status = get_pods(rest, &pods, name);
     for (size_t i = 0; !status && i < n; i++) {
         split_id(other, &index, jobs[i].id);
@@ -255,7 +257,8 @@ static diloco_status poll_group(dl_rest *rest, dl_job *jobs, size_t n, const cha
             dl_job_set(&jobs[i], DL_JOB_CANCELLED, -1, "its Job was deleted");
         else
             dl_k8s_set(&jobs[i], index, job.json, pods.json);
-        dl_k8s_explain(&jobs[i], why, rest, name);
+        if (!suspended && dl_k8s_pod(pods.json, index).type == DL_JSON_MISSING)
+            dl_k8s_explain(&jobs[i], why, rest, name);
     }
     dl_buf_deinit(&job.text);
     if (!status) dl_buf_deinit(&pods.text);

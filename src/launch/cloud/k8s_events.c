@@ -29,10 +29,11 @@ static void find_reason(char out[256], dl_rest *rest, const char *name)
     dl_rest_response response;
     dl_rest_call_init(&call, "GET", name);
     call.once = true;
-    snprintf(out, 256, "no pod yet: kubectl describe job %.63s  has the reason", name);
+    snprintf(out, 256, "no pod yet: kubectl describe job %.63s -n %.63s  has the reason", name,
+             rest->project);
     if (!dl_rest_path(&call,
                       "/api/v1/namespaces/%s/events?fieldSelector=involvedObject.kind%%3DJob%%2C"
-                      "involvedObject.name%%3D%s%%2Ctype%%3DWarning",
+                      "involvedObject.name%%3D%s%%2Ctype%%3DWarning&limit=50",
                       rest->project, name) &&
         !dl_rest_do(rest, &call, &response)) {
         if (dl_rest_is_good(&response)) find_newest(out, response.json);
