@@ -148,11 +148,12 @@ static void set_state(const dl_launch_spec *spec, dl_job *job, const dl_slurm_ta
         dl_job_set(job, state, -1, "%.100s", reason);
 }
 
-/* Has the task, which Slurm does not have, never begun as far as this machine knows? */
+/* Has the task, which Slurm does not have, never begun as far as this machine knows? Its folder may
+ * come late, so the last known state counts as well. */
 static bool has_waited(const dl_launch_spec *spec, const dl_job *job)
 {
-    return dl_slurm_has_folder(spec, job) && !dl_slurm_has_begun(spec, job) &&
-           !dl_slurm_was_stopped(spec, job);
+    return job->state == DL_JOB_PENDING && dl_slurm_has_folder(spec, job) &&
+           !dl_slurm_has_begun(spec, job) && !dl_slurm_was_stopped(spec, job);
 }
 
 /* Is there a task, or a rest without tasks, of the array with the number in the job's id? */
@@ -231,7 +232,8 @@ static diloco_status find_arrays(dl_slurm_tasks *out, const dl_launch_spec *spec
     return status;
 }
 
-/* The queue has forgotten these jobs. The accounting database also has what Slurm decided: that a
+/* The queue has forgotten these jobs. Without an answer about arrays none of them counts as
+ * cancelled. The accounting database also has what Slurm decided: that a
  * person cancelled a job, or that its time was over. A job that is running there died with the
  * controller's state. */
 static diloco_status set_forgotten(const dl_launch_spec *spec, dl_job *const *jobs, size_t n)
@@ -244,7 +246,7 @@ static diloco_status set_forgotten(const dl_launch_spec *spec, dl_job *const *jo
     for (size_t i = 0; i < n; i++)
         ids[i] = jobs[i]->id;
     if (calls_of(spec)->recall) status = calls_of(spec)->recall(&tasks, spec, ids, n);
-    if (!status) status = find_arrays(&arrays, spec, jobs, n);
+    if (!status && find_arrays(&arrays, spec, jobs, n)) dl_slurm_tasks_free(&arrays);
     for (size_t i = 0; !status && i < n; i++) {
         const dl_slurm_task *task = task_of(&tasks, jobs[i]);
         if (task && read_state(&state, task->field[DL_SLURM_STATE]) && dl_job_is_over(state))

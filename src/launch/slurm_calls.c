@@ -39,8 +39,7 @@ const char *dl_slurm_way_out(const char *words)
 {
     return strstr(words, "accounting/QOS policy")
                ? "; sacctmgr show assoc, or show qos, has the limits: ask for higher ones, start "
-                 "fewer "
-                 "replicas (--replicas), or set launch.account or launch.queue"
+                 "fewer replicas (--replicas), or set launch.account or launch.queue"
                : "";
 }
 

@@ -50,9 +50,9 @@ typedef struct dl_slurm_calls {
     /* Check settings and programs. Returns DILOCO_EINVAL or DILOCO_EREFUSED with the way out. */
     diloco_status (*check)(const dl_launch_spec *spec);
     /* List the tasks of the array jobs whose names are those of the generations in jobs [n], also
-     * tasks that have ended and that Slurm still has. The rest of an array whose tasks were all
-     * cancelled while they waited has the id "<job>". The caller frees *out, also after an error.
-     */
+     * tasks that have ended and that Slurm still has. The record of an array whose tasks were all
+     * cancelled while they waited has the id "<job>". The caller frees *out, also after an
+     * error. */
     diloco_status (*find)(dl_slurm_tasks *out, const dl_launch_spec *spec, const dl_job *jobs,
                           size_t n);
     /* The same for the ids of jobs [n], whatever their names are. Ids that Slurm does not have are
@@ -79,8 +79,7 @@ void dl_slurm_job_name(char out[DL_JOB_NAME_MAX + 1], const dl_launch_spec *spec
                        uint32_t generation);
 
 /* The end of an error with these words of Slurm: the way out of a limit of an association or a QOS,
- * or
- * "". */
+ * or "". */
 const char *dl_slurm_way_out(const char *words);
 
 /* Resources of a job in Slurm's units: minutes of launch.timeout, megabytes of launch.memory, and

@@ -222,19 +222,20 @@ TEST(task_that_is_cancelled_while_it_waits_is_cancelled_and_not_lost)
 }
 
 /* By scancel of a person. A task that has begun was not cancelled so, nor was one of an array that
- * the controller does not have: it may have lost its state. */
+ * the controller does not have: it may have lost its state. The poll
+ * needs no answer about arrays. */
 TEST(task_that_another_cancels_while_it_waits_is_cancelled_if_slurm_has_its_array)
 {
     static dl_config config;
-    static const char *const states[] = {"CANCELLED", "LOST", "LOST"};
+    static const char *const states[] = {"CANCELLED", "LOST", "LOST", "LOST"};
     const dl_launch_spec spec = {
         .run = run, .config = &config, .on = "", .dir = scratch_root, .env = none, .secrets = none};
-    dl_job jobs[3];
+    dl_job jobs[4];
     dl_config_init(&config);
     CHECK(!mkdir(scratch_path("bin"), 0700) || errno == EEXIST);
-    for (uint32_t i = 0; i < 3; i++) {
+    for (uint32_t i = 0; i < 4; i++) {
         dl_job_init(&jobs[i], run, i, 8);
-        snprintf(jobs[i].id, sizeof jobs[i].id, "%s_%u", i < 2 ? "17" : "171", i);
+        snprintf(jobs[i].id, sizeof jobs[i].id, "%s_%u", i == 2 ? "171" : "17", i);
         scratch_folder(jobs[i].name);
     }
     scratch_write("diloco-1f0c2ab9-r1-g8/log", "x", 1);
@@ -242,9 +243,15 @@ TEST(task_that_another_cancels_while_it_waits_is_cancelled_if_slurm_has_its_arra
     replace("squeue",
             "case \"$*\" in *--name=*) echo '17|diloco-1f0c2ab9-g8|CANCELLED|0|0||None' ;; esac");
     CHECK_INT(0, setenv("PATH", scratch_path("bin"), 1));
-    CHECK_OK(dl_executor_slurm.poll(&spec, jobs, 3));
-    for (size_t i = 0; i < 3; i++)
+    dl_job_set(&jobs[3], DL_JOB_RUNNING, -1, "seen before, and has no log yet");
+    CHECK_OK(dl_executor_slurm.poll(&spec, jobs, 4));
+    for (size_t i = 0; i < 4; i++)
         CHECK_STR(states[i], dl_job_state_name(jobs[i].state));
+    dl_job_init(&jobs[0], run, 0, 8);
+    strcpy(jobs[0].id, "17_0");
+    replace("squeue", "case \"$*\" in *--name=*) exit 1 ;; esac");
+    CHECK_OK(dl_executor_slurm.poll(&spec, jobs, 1));
+    CHECK_STR("LOST", dl_job_state_name(jobs[0].state));
 }
 
 /* Poll ranks 0 to 4, which the queue has forgotten, with these lines of sacct. Rank 0 and 4 have an

@@ -208,7 +208,7 @@ static diloco_status add_task(dl_slurm_tasks *out, dl_json_value record, uint64_
     return DILOCO_OK;
 }
 
-/* Append the rest of an array that has no task any more. Its id is the array's number. */
+/* Append the record of an array whose tasks were all cancelled. Its id is the array's number. */
 static diloco_status add_rest(dl_slurm_tasks *out, dl_json_value record, uint64_t number)
 {
     DL_TRY(add_task(out, record, number, 0));
