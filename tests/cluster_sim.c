@@ -29,6 +29,7 @@
  *   I9   a replica sends its own capture
  *   I10  a replica that was rejected too often counts in no entry until its ban is over
  *   I11  no member has more steps than the positions since its base (but for on_uncounted = keep)
+ *   I12  no contribution of an honest replica is refused as one that belongs elsewhere
  * In every tenth seed members have keys, and a writer without one creates objects of any kind under
  * any names (sim_intruder.c): no replica may stop for it. In another tenth a writer announces
  * replicas and stops that do not exist (sim_announcer.c). Calm, nothing fails and every request

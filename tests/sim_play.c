@@ -369,6 +369,7 @@ static void carry_out(replica *r, dl_reply *reply)
     reply->sending = r->upload.sending;
     if (a->kind == DL_REQUEST_JUDGE && a->judge.probe) probe(r, reply);
     if (a->kind == DL_REQUEST_LIST && !reply->status) sim_see_generations(r, reply);
+    if (a->kind == DL_REQUEST_FETCH) sim_check_refused(r, reply);
     if (a->kind == DL_REQUEST_READ && reply->read.text && !reply->status)
         sim_check_text(r->sim, a->entry, reply->read.text, reply->read.text_len);
     if (a->kind == DL_REQUEST_COMPUTE && r->kind.byzantine && !reply->status &&

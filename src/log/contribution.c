@@ -159,15 +159,17 @@ static diloco_status check_origin(reader *r, const dl_contribution_expect *e)
         return REJECT(r, "foreign", "it belongs to run %s, this is run %s", f->run, e->run);
     if (!dl_hash_equal(f->manifest, e->manifest))
         return REJECT(r, "foreign", "it was made for another model");
+    const bool empty = dl_contribution_is_empty(f);
     if (!dl_generation_equal(&f->generation, &e->generation) || f->entry != e->entry ||
-        f->fragment != e->fragment)
+        (f->fragment != e->fragment && !empty))
         return REJECT(r, "foreign",
                       "it is %s.%04u's for entry %llu, fragment %u: it is stored under another "
                       "name",
                       f->generation.replica, (unsigned)f->generation.number,
                       (unsigned long long)f->entry, (unsigned)f->fragment);
-    /* An announcement is made before the state of its entry is known (P9), and moves nothing. */
-    if (dl_contribution_is_empty(f)) return DILOCO_OK;
+    /* An announcement is made before the fragment and the state of its entry are known (P9), and
+     * moves nothing. */
+    if (empty) return DILOCO_OK;
     if (!e->any_base && !dl_hash_equal(f->base, e->base) && !dl_hash_equal(f->base, e->also_base)) {
         char theirs[DL_HASH_HEX + 1], ours[DL_HASH_HEX + 1];
         dl_hash_to_hex(theirs, f->base);

@@ -106,6 +106,9 @@ MUTANTS = [
     Mutant("any_base", "P3, P7", "contributions with any base count", [
         ("src/log/contribution.c", "if (!e->any_base && !dl_hash_equal(f->base, e->base) && !dl_hash_equal(f->base, e->also_base)) {",
          "if (f->n_floats == UINT64_MAX) {")]),
+    Mutant("early_fragment", "P9", "an announcement has to name the fragment that its entry will have", [
+        ("src/log/contribution.c", "(f->fragment != e->fragment && !empty)",
+         "f->fragment != e->fragment")], first=161),
     Mutant("resumed_unread", "P3, P16", "a resumed generation ignores the entries since its saved state", [
         ("src/protocol/machine.c", """    if (m->self.has_bases && dl_open_entry(m) > m->self.bases_at) {
         m->self.has_bases = false;
