@@ -49,8 +49,8 @@ bool dl_gather_has_due(dl_machine *m)
     while (m->self.n_put < dl_pace_may_put(p)) {
         const dl_pace_capture *capture = dl_pace_in_flight(p, m->self.n_put);
         const bool banned = m->self.n_put < dl_bans_until(m->a.control->bans, m->a.self.replica);
-        const bool announced = m->self.announced == m->self.n_put + 1; /* its name is taken */
-        if (!banned && !announced && (!capture || !capture->mute)) return true;
+        const bool taken = dl_joining_has_announced(m, m->self.n_put);
+        if (!banned && !taken && (!capture || !capture->mute)) return true;
         m->self.n_put++;
     }
     return false;

@@ -79,6 +79,34 @@ TEST(p9_announcements_without_effect_become_rarer)
     end_world(&w);
 }
 
+/* r2 announces itself to entries 1, 3 and, once 3 is over, 4 + 3 = 7. It counts in entry 4, and not
+ * in 5 and 6, so no entry waits for it at entry 7, where its name is taken by then. */
+TEST(p9_name_of_an_announcement_is_not_used_again)
+{
+    world w;
+    static const char *const both[] = {"r1", "r2"};
+    make_world(&w, 1);
+    w.args.self = generation_of("r2", 0);
+    w.beating = " r1 ";
+    join_run(&w);
+    w.pace.entries = WORLD_ROOM;
+    for (uint64_t e = 1; e < 12; e++) {
+        capture(&w);
+        if (e == 4) until(&w, DL_REQUEST_CONTRIBUTE), step(&w);
+        put(&w, e, "r1", 0);
+        dl_entry entry = entry_by(&w, e, "r1", true, both, e == 4 ? 2 : 1);
+        if (e == 5) CHECK(dl_roster_add(&entry.roster, "r2", 1));
+        write_entry(&w, &entry);
+    }
+    unsigned n[WORLD_ROOM] = {0};
+    for (size_t i = 0; i < w.n_put; i++)
+        if (!strcmp(w.put[i].generation.replica, "r2")) CHECK_INT(1, ++n[w.put[i].entry]);
+    CHECK_INT(1, n[1]);
+    CHECK_INT(1, n[3]);
+    CHECK_INT(1, n[7]);
+    end_world(&w);
+}
+
 TEST(p9_no_announcement_for_an_entry_after_the_last)
 {
     world w;
@@ -121,5 +149,6 @@ TEST_MAIN(p9_unawaited_replica_announces_itself_before_it_trains,
           p13_unawaited_replica_trains_from_the_others_next_due_point,
           p13_unawaited_replica_trains_after_patience_if_no_other_contributes,
           p9_awaited_replica_does_not_announce_itself, p9_announcements_without_effect_become_rarer,
+          p9_name_of_an_announcement_is_not_used_again,
           p9_no_announcement_for_an_entry_after_the_last, p9_reader_does_not_announce_itself,
           p9_next_entry_waits_for_an_announced_replica)

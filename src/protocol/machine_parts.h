@@ -71,6 +71,8 @@ typedef struct dl_machine_log {
     bool behind; /* there may be more entries: read before training */
 } dl_machine_log;
 
+enum { DL_MACHINE_TAKEN_MAX = 32 }; /* the most announcements to entries that have not closed */
+
 /* This replica's own part in the log. */
 typedef struct dl_machine_self {
     uint64_t n_put;   /* entries [0, n_put) need no more contributions of this replica */
@@ -82,6 +84,10 @@ typedef struct dl_machine_self {
     uint64_t bases_at;
     uint64_t announce_at; /* no entry waits for this replica: no announcement before this entry */
     uint64_t announced;   /* 1 + the entry of the last announcement; 0: not yet */
+    /* Entries from the open one on that have an announcement of this generation (P9). It uploads
+     * nothing else to them. */
+    uint64_t taken[DL_MACHINE_TAKEN_MAX];
+    size_t n_taken;
     /* The log moved on without this replica: it trains from the others' next due point on (P13),
      * and waits for that no longer than align_until; 0: it does not wait yet. */
     bool out_of_step;
@@ -289,6 +295,9 @@ dl_request dl_gather_fetched(dl_machine *m, const dl_reply *reply);
 /* Returns whether it is time to announce this replica (P9): no entry with a known roster waits for
  * it. */
 bool dl_joining_has_to_announce(const dl_machine *m);
+/* Returns whether this generation has announced itself to the entry, which is not before the open
+ * one. */
+bool dl_joining_has_announced(const dl_machine *m, uint64_t entry);
 dl_request dl_joining_announce(dl_machine *m);
 /* The log moved on without this replica: it reads the log, then trains from the others' next due
  * point on. */

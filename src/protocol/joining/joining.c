@@ -41,6 +41,35 @@ static uint64_t ahead_of_log(const dl_machine *m)
     return (UINT64_C(1) << (n < MAX_ANNOUNCE_DOUBLINGS ? n : MAX_ANNOUNCE_DOUBLINGS)) - 1;
 }
 
+bool dl_joining_has_announced(const dl_machine *m, uint64_t entry)
+{
+    for (size_t i = 0; i < m->self.n_taken; i++)
+        if (m->self.taken[i] == entry) return true;
+    return false;
+}
+
+static bool may_take_a_name(const dl_machine *m)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < m->self.n_taken; i++)
+        n += m->self.taken[i] >= dl_open_entry(m);
+    return n < DL_MACHINE_TAKEN_MAX;
+}
+
+/* Forgets the names in entries before the open one, to which nothing is uploaded any more, also if
+ * the replica rejoins from an earlier entry. */
+static void take_name(dl_machine *m, uint64_t entry)
+{
+    const uint64_t open = dl_open_entry(m);
+    size_t n = 0;
+    if (m->self.n_put < open) m->self.n_put = open;
+    for (size_t i = 0; i < m->self.n_taken; i++)
+        if (m->self.taken[i] >= open) m->self.taken[n++] = m->self.taken[i];
+    DL_ASSERT(n < DL_MACHINE_TAKEN_MAX);
+    m->self.taken[n++] = entry;
+    m->self.n_taken = n;
+}
+
 /* Returns whether an announcement for this entry has an effect if it arrives in time. */
 static bool may_announce(const dl_machine *m, uint64_t entry)
 {
@@ -50,6 +79,7 @@ static bool may_announce(const dl_machine *m, uint64_t entry)
     if (m->a.reader || !dl_machine_mode(m)->announces) return false;
     if (!dl_gather_has_roster(m) || c->roster.n == 0 || is_awaited(m)) return false;
     if (open < m->self.announce_at || m->self.n_put > open || first >= p->entries) return false;
+    if (dl_joining_has_announced(m, entry) || !may_take_a_name(m)) return false;
     if (open < dl_bans_until(c->bans, m->a.self.replica)) return false;
     return dl_pace_will_be_whole(
         p, first, dl_schedule_fragment(&p->schedule, first, m->log.n_commits_all + first - open));
@@ -65,11 +95,8 @@ static dl_request announce(dl_machine *m, uint64_t entry)
     const uint64_t open = dl_open_entry(m);
     DL_ASSERT(m->self.announce_at <= open && m->self.n_put <= open && entry >= open);
     m->self.n_announcements++;
-    /* A replica that rejoins gives nothing else under a name that it has used. If it has not read
-     * the entry of the last announcement yet, that entry has closed. */
-    if (m->self.n_put < m->self.announced && m->self.announced <= open)
-        m->self.n_put = m->self.announced;
     m->self.announced = entry + 1;
+    take_name(m, entry);
     if (entry == open) m->self.n_put = entry + 1; /* it has given the open entry up */
     dl_request a = dl_gather_request(m, entry, DL_ANNOUNCING);
     a.contribute.announce = true;
