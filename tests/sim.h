@@ -382,8 +382,9 @@ void sim_check_digest(replica *r);                        /* I1, in the current 
 void sim_check_moved(replica *r, const dl_request *swap); /* I1, after a SWAP */
 /* I9, of what was put */
 void sim_check_sent(const replica *r, uint64_t entry, const dl_generation *generation);
-void sim_check_base(const replica *r, uint64_t entry, dl_hash began);  /* I6, of what is taken */
-void sim_check_refused(const replica *r, const dl_reply *fetched);     /* I12 */
+void sim_check_base(const replica *r, uint64_t entry, dl_hash began); /* I6, of what is taken */
+bool sim_is_honest(const sim *s, const char *name);                /* and not an invented replica */
+void sim_check_refused(const replica *r, const dl_reply *fetched); /* I12 */
 void sim_check_text(sim *s, uint64_t e, const void *text, size_t len); /* I2, of a good reading */
 void sim_see_generations(replica *r, const dl_reply *listing);         /* I7 */
 void sim_check_generation(const replica *r);                           /* I7 */

@@ -249,7 +249,8 @@ static void combine_wrongly(replica *r, dl_reply *reply)
     s->lies.bodies[s->lies.n_told++ % MAX_LIES] = reply->combined.result;
 }
 
-/* The combined update is lost once it is named: the members give it again. */
+/* The combined update is lost once it is named: the members give it again, unless a malicious one
+ * has damaged its own part. */
 static void lose_combined(const replica *r)
 {
     const dl_combined_at *combined = &r->request.step.draft->combined;
@@ -257,6 +258,8 @@ static void lose_combined(const replica *r)
     if (r->kind.byzantine) return;
     dl_key_combined(key, r->request.entry, &combined->generation);
     const dl_entry *e = r->request.step.draft;
+    for (size_t i = 0; i < e->n_members; i++)
+        if (!sim_is_honest(r->sim, e->members[i].generation.replica)) return;
     if (combined->slices)
         dl_key_combined_slice(key, e->entry, 0,
                               &e->members[dl_slice_owner(0, 0, e->entry, e->n_members)].generation,

@@ -343,7 +343,7 @@ static void check_member(ranges *r, uint64_t e, dl_hash base, const dl_generatio
     dl_buf_deinit(&bytes);
 }
 
-static bool is_honest(const sim *s, const char *name)
+bool sim_is_honest(const sim *s, const char *name)
 {
     for (size_t i = 0; i < s->n_slots; i++)
         if (!strcmp(s->replicas[i].name, name)) return !s->replicas[i].kind.byzantine;
@@ -356,7 +356,7 @@ void sim_check_refused(const replica *r, const dl_reply *fetched)
     const char *of = r->request.fetch.generation.replica;
     if (s->kind.keyed || s->kind.announcer || fetched->status != DILOCO_EPROTO) return;
     /* A malicious replica may have accepted an entry of its own that is void for the others. */
-    if (r->kind.byzantine || !is_honest(s, of)) return;
+    if (r->kind.byzantine || !sim_is_honest(s, of)) return;
     if (strcmp(fetched->fetch.reason, "foreign") != 0) return;
     DIE(s, "I12: %s refuses a contribution of %s to entry %llu: %s", r->name, of,
         (unsigned long long)r->request.entry, diloco_error_text());

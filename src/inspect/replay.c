@@ -24,6 +24,8 @@ typedef struct replay {
 static void on_dispute(dl_replay_report *report, const dl_note *n)
 {
     if (!strcmp(n->text, "result")) return; /* the entry is void, and counted there */
+    if (report->last_dispute == n->entry->entry + 1) return; /* a second reason */
+    report->last_dispute = n->entry->entry + 1;
     if (report->disputes++ > 0) return;
     report->first_dispute = n->entry->entry;
     const bool damaged = strcmp(n->text, "combined") != 0 && strcmp(n->text, "verdicts") != 0;

@@ -11,6 +11,7 @@ typedef struct dl_replay_report {
     uint64_t disputes, first_dispute; /* entries whose update was combined, or whose
                                        * contributions were judged, for all, and wrongly, or are
                                        * damaged */
+    uint64_t last_dispute;            /* 1 + the last of these; 0: none */
     char damaged[256];                /* the error of the first of these; "" */
     /* 1 + a void entry that an audit does not accept: its committer made a false claim, or no valid
      * entry follows it; 0: none */
