@@ -30,6 +30,8 @@ typedef struct claims {
     int64_t newest;      /* -1: does not exist */
     int64_t last;        /* the highest in gen/, of any writer; -1: does not exist */
     unsigned char *used; /* [DL_GENERATION_MAX / 8 + 1] one bit for each; NULL: not needed */
+    dl_key before;       /* its keys follow this one, and begin with it but for the last digit */
+    bool passed;         /* the listing shows the next replica's */
 } claims;
 
 /* The names alone say which numbers are used. newest_signed later decides which of them count. */
@@ -38,12 +40,23 @@ static diloco_status found_generation(void *context, const char *key, size_t len
     claims *l = context;
     dl_generation generation;
     (void)len;
+    l->passed = strncmp(key, l->before, strlen(l->before) - 1) != 0;
+    if (l->passed) return DILOCO_ECLOSED;
     if (!dl_key_parse_generation(&generation, key, "gen/") ||
         strcmp(generation.replica, l->replica) != 0)
         return DILOCO_OK;
     if ((int64_t)generation.number > l->last) l->newest = l->last = generation.number;
     if (l->used) l->used[generation.number / 8] |= (unsigned char)(1 << generation.number % 8);
     return DILOCO_OK;
+}
+
+/* Lists the replica's own part of gen/, which may have a thousand replicas. */
+static diloco_status list_generations(claims *l, dl_store *store)
+{
+    snprintf(l->before, sizeof l->before, "gen/%s.0", l->replica);
+    const diloco_status status =
+        dl_store_list(store, "gen/", l->before, found_generation, l, limit());
+    return l->passed ? DILOCO_OK : status;
 }
 
 static diloco_status sign_generation(dl_buf *text, const dl_generation *generation,
@@ -84,7 +97,7 @@ static diloco_status write_generation(dl_buf *text, const dl_generation *generat
 diloco_status dl_run_newest_generation(dl_generation *out, dl_store *store, const char *replica)
 {
     claims l = {.replica = replica, .newest = -1, .last = -1};
-    DL_TRY(dl_store_list(store, "gen/", NULL, found_generation, &l, limit()));
+    DL_TRY(list_generations(&l, store));
     if (l.newest < 0)
         return dl_fail(DILOCO_ENOENT, "no replica %s has ever been in %s", replica,
                        dl_store_url(store));
@@ -162,7 +175,7 @@ diloco_status dl_run_newest_signed(dl_generation *out, dl_store *store, const ch
 {
     claims l = {.replica = replica, .newest = -1, .used = calloc(DL_GENERATION_MAX / 8 + 1, 1)};
     if (!l.used) return dl_fail(DILOCO_ENOMEM, "out of memory for the generations of %s", replica);
-    diloco_status status = dl_store_list(store, "gen/", NULL, found_generation, &l, limit());
+    diloco_status status = list_generations(&l, store);
     if (!status) status = newest_signed(&l, store, run, key);
     free(l.used);
     if (!status && l.newest < 0)
@@ -184,7 +197,7 @@ static diloco_status find_claims(claims *out, dl_store *store, const char *repli
     const bool keyed = run->identity.policy != DL_TRUSTED;
     if (keyed && !(out->used = calloc(DL_GENERATION_MAX / 8 + 1, 1)))
         return dl_fail(DILOCO_ENOMEM, "out of memory for the generations of %s", replica);
-    DL_TRY(dl_store_list(store, "gen/", NULL, found_generation, out, limit()));
+    DL_TRY(list_generations(out, store));
     if (keyed) DL_TRY(newest_signed(out, store, run, dl_signer_public(signer)));
     return first && out->newest >= 0 ? dl_run_refuse_twin(replica, store) : DILOCO_OK;
 }

@@ -13,6 +13,34 @@ dl_candidate *dl_candidate_find(const dl_candidate_table *table, const dl_genera
     return NULL;
 }
 
+static bool is_of(const dl_candidate *known, const char *replica)
+{
+    return strcmp(known->generation.replica, replica) == 0;
+}
+
+void dl_candidate_restart(dl_candidate *known, uint64_t entry, size_t len)
+{
+    *known = (dl_candidate){.generation = known->generation,
+                            .entry = entry,
+                            .len = len,
+                            .among_several = known->among_several};
+}
+
+/* Puts an object into a row. Most replicas have one generation in the table, and for these
+ * is_superseded need not search. */
+static void begin(const dl_candidate_table *table, dl_candidate *row,
+                  const dl_generation *generation, uint64_t entry, size_t len)
+{
+    bool several = false;
+    for (size_t i = 0; i < table->n; i++) {
+        dl_candidate *other = &table->at[i];
+        if (other == row || !is_of(other, generation->replica)) continue;
+        other->among_several = several = true;
+    }
+    *row = (dl_candidate){
+        .generation = *generation, .entry = entry, .len = len, .among_several = several};
+}
+
 dl_candidate *dl_candidate_add(dl_candidate_table *table, const dl_generation *generation,
                                uint64_t entry, size_t len)
 {
@@ -20,7 +48,7 @@ dl_candidate *dl_candidate_add(dl_candidate_table *table, const dl_generation *g
     dl_candidate *k = dl_candidate_find(table, generation);
     if (k || table->n == table->cap) return k;
     k = &table->at[table->n++];
-    *k = (dl_candidate){.generation = *generation, .entry = entry, .len = len};
+    begin(table, k, generation, entry, len);
     return k;
 }
 
@@ -30,9 +58,7 @@ dl_candidate *dl_candidate_replace(dl_candidate_table *table, const dl_generatio
 {
     dl_candidate *k = dl_candidate_add(table, generation, entry, len);
     for (size_t i = 0; i < table->n && !k; i++)
-        if (!keep(context, &table->at[i]))
-            *(k = &table->at[i]) =
-                (dl_candidate){.generation = *generation, .entry = entry, .len = len};
+        if (!keep(context, &table->at[i])) begin(table, k = &table->at[i], generation, entry, len);
     return k;
 }
 
@@ -75,14 +101,9 @@ void dl_candidate_read_whole(dl_candidate_table *table)
             table->at[i].validity = DL_UNREAD;
 }
 
-static bool is_of(const dl_candidate *known, const char *replica)
-{
-    return strcmp(known->generation.replica, replica) == 0;
-}
-
 static bool is_superseded(const dl_candidate_table *table, const dl_candidate *known)
 {
-    for (size_t i = 0; i < table->n; i++) {
+    for (size_t i = 0; i < table->n && known->among_several; i++) {
         const dl_candidate *other = &table->at[i];
         if (other->generation.number > known->generation.number && other->validity == DL_VALID &&
             is_of(other, known->generation.replica))

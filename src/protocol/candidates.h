@@ -16,9 +16,10 @@ typedef struct dl_candidate {
     uint64_t entry; /* the entry in its name; its base if the run is asynchronous */
     size_t len;
     dl_validity validity;
-    bool whole;        /* of a valid one: all of it was read (slices.h) */
-    bool forged;       /* of an invalid one: its replica's key has not signed it */
-    unsigned n_doubts; /* refused reads */
+    bool among_several; /* the table may have other generations of its replica */
+    bool whole;         /* of a valid one: all of it was read (slices.h) */
+    bool forged;        /* of an invalid one: its replica's key has not signed it */
+    unsigned n_doubts;  /* refused reads */
     /* the reason of the last one that read the whole object; NULL: no read did */
     const char *doubt;
     dl_contribution facts; /* of a valid one */
@@ -42,6 +43,8 @@ typedef bool (*dl_candidate_keep_fn)(const void *context, const dl_candidate *kn
 dl_candidate *dl_candidate_replace(dl_candidate_table *table, const dl_generation *generation,
                                    uint64_t entry, size_t len, dl_candidate_keep_fn keep,
                                    const void *context);
+/* Replaces it with another object of the same generation, which is unread. */
+void dl_candidate_restart(dl_candidate *known, uint64_t entry, size_t len);
 size_t dl_candidate_slot(const dl_candidate_table *table, const dl_candidate *known);
 /* Sets slots[i] to the slot of entry's member i; each is in the table. */
 void dl_candidate_slots(size_t *slots, const dl_candidate_table *table, const dl_entry *entry);

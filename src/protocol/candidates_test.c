@@ -247,6 +247,55 @@ TEST(p10_missing_are_those_that_neither_count_nor_skip)
     dl_entry_deinit(&owner);
 }
 
+static dl_rng keeping;
+
+static bool keeps_three_in_four(const void *context, const dl_candidate *known)
+{
+    (void)context, (void)known;
+    return dl_rng_below(&keeping, 4) > 0;
+}
+
+static void replace_any(dl_candidate_table *t, dl_rng *rng)
+{
+    const char name[2] = {(char)('a' + dl_rng_below(rng, 4)), 0};
+    const dl_generation generation = generation_of(name, (uint32_t)dl_rng_below(rng, 3));
+    dl_candidate *k = dl_candidate_replace(t, &generation, 0, 100, keeps_three_in_four, NULL);
+    if (k && dl_rng_below(rng, 2)) dl_candidate_restart(k, 1, 90);
+    if (k) dl_candidate_accept(k, &(dl_contribution){.stats.samples = 1}, 1);
+}
+
+static bool has_newer_valid(const dl_candidate_table *t, const dl_candidate *k)
+{
+    bool has = false;
+    for (size_t i = 0; i < t->n; i++)
+        has |= t->at[i].validity == DL_VALID &&
+               !strcmp(t->at[i].generation.replica, k->generation.replica) &&
+               t->at[i].generation.number > k->generation.number;
+    return has;
+}
+
+TEST(p15_none_counts_beside_a_newer_valid_one_of_its_replica)
+{
+    dl_rng rng;
+    dl_rng_init(&rng, 2, 0, 0);
+    dl_rng_init(&keeping, 3, 0, 0);
+    size_t superseded = 0;
+    for (int i = 0; i < 2000; i++) {
+        dl_candidate rows[6];
+        dl_candidate_table t = {.at = rows, .cap = 6};
+        for (size_t n = dl_rng_below(&rng, 6); n > 0; n--)
+            add_any(&t, &rng);
+        for (size_t n = dl_rng_below(&rng, 6); n > 0; n--)
+            replace_any(&t, &rng);
+        for (const dl_candidate *k = rows; k < rows + t.n; k++) {
+            const bool alone = k->validity == DL_VALID && k->facts.stats.samples && !k->refused;
+            CHECK(dl_candidate_counts(&t, k) == (alone && !has_newer_valid(&t, k)));
+            superseded += alone && has_newer_valid(&t, k);
+        }
+    }
+    CHECK(superseded > 100);
+}
+
 TEST(the_slots_of_an_entry_are_in_the_order_of_its_members)
 {
     table s;
@@ -287,4 +336,5 @@ TEST_MAIN(generation_is_added_once,
           p10_a_replica_is_hopeless_once_its_contribution_is_invalid,
           p10_roster_replica_without_a_counting_contribution_is_missing,
           p10_missing_are_those_that_neither_count_nor_skip,
+          p15_none_counts_beside_a_newer_valid_one_of_its_replica,
           the_slots_of_an_entry_are_in_the_order_of_its_members)

@@ -76,7 +76,7 @@ static dl_request listed(dl_machine *m, const dl_reply *reply)
     if (!k)
         return dl_machine_request(m, DL_REQUEST_READ, DL_LOOKING); /* no room: all were refused */
     if (k->entry != l->entry) /* its older one will never count */
-        *k = (dl_candidate){.generation = l->generation, .entry = l->entry, .len = l->len};
+        dl_candidate_restart(k, l->entry, l->len);
     m->open.fetching = dl_candidate_slot(&m->open.known, k);
     return dl_gather_fetch_next(m);
 }
