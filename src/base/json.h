@@ -56,12 +56,22 @@ typedef struct dl_json_value {
     const char *at; /* borrowed from the text; first byte of the value */
     const char *end;
     dl_json_type type;
+    const struct dl_json_index *index; /* NULL, or an object's members */
 } dl_json_value;
 
 /* DILOCO_EPROTO, with line and column (in bytes, both from 1). */
 DL_MUST_CHECK diloco_status dl_json_parse(dl_json_value *out, const void *text, size_t len);
 
 dl_json_value dl_json_get(dl_json_value object, const char *key); /* MISSING when absent */
+/* The members of an object that is asked for most of its keys: one walk for all of them. Returns
+ * the object with the index, which has to outlive it. An object of more members than fit is
+ * walked for each key, as without an index. */
+enum { DL_JSON_INDEX_MAX = 48 };
+typedef struct dl_json_index {
+    dl_json_value key[DL_JSON_INDEX_MAX], value[DL_JSON_INDEX_MAX];
+    size_t n;
+} dl_json_index;
+dl_json_value dl_json_indexed(dl_json_index *index, dl_json_value object);
 /* Is it a string of these characters? (An iterator's key, say.) */
 bool dl_json_is(dl_json_value string, const char *text);
 

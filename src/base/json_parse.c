@@ -221,17 +221,21 @@ diloco_status dl_json_parse(dl_json_value *out, const void *text, size_t len)
         if (p.at < p.end) fail(&p, "something follows the value");
     }
     if (p.wrong) return fail_at(start, &p);
-    *out = (dl_json_value){value, value_end, type_of(*value)};
+    *out = (dl_json_value){.at = value, .end = value_end, .type = type_of(*value)};
     return DILOCO_OK;
 }
 
 /* ---- places in a checked text, inside a container: its bracket ends every scan */
 
-/* The C library finds a quote 16 or more bytes at a time; a quote after an odd number of
- * backslashes is part of the string. */
+/* Most strings are short names and numbers. In a longer one the C library finds a quote 16 or more
+ * bytes at a time. A quote after an odd number of backslashes is part of the string. */
 static const char *string_end(const char *at)
 {
-    for (const char *from = at + 1;;) {
+    enum { SHORT = 16 };
+    at++;
+    for (int i = 0; i < SHORT && *at != '\\'; i++)
+        if (*at++ == '"') return at;
+    for (const char *from = at;;) {
         const char *quote = rawmemchr(from, '"'), *slash = quote;
         while (slash > from && slash[-1] == '\\')
             slash--;
@@ -266,9 +270,11 @@ static const char *word_end(const char *at)
 static dl_json_value value_at(const char *at)
 {
     dl_json_type type = type_of(*at);
-    if (type == DL_JSON_STRING) return (dl_json_value){at, string_end(at), type};
-    if (type >= DL_JSON_ARRAY) return (dl_json_value){at, container_end(at), type};
-    return (dl_json_value){at, word_end(at), type};
+    if (type == DL_JSON_STRING)
+        return (dl_json_value){.at = at, .end = string_end(at), .type = type};
+    if (type >= DL_JSON_ARRAY)
+        return (dl_json_value){.at = at, .end = container_end(at), .type = type};
+    return (dl_json_value){.at = at, .end = word_end(at), .type = type};
 }
 
 dl_json_iter dl_json_each(dl_json_value container)
@@ -346,6 +352,8 @@ bool dl_json_is(dl_json_value string, const char *text)
 {
     if (string.type != DL_JSON_STRING) return false;
     const char *at = string.at + 1;
+    const size_t len = (size_t)(string.end - 1 - at);
+    if (!memchr(at, '\\', len)) return strlen(text) == len && !memcmp(at, text, len);
     uint32_t code;
     while (dl_json_char(&code, &at)) {
         char utf8[4];
@@ -356,8 +364,25 @@ bool dl_json_is(dl_json_value string, const char *text)
     return *text == 0;
 }
 
+dl_json_value dl_json_indexed(dl_json_index *index, dl_json_value object)
+{
+    dl_json_iter it = dl_json_each(object);
+    for (index->n = 0; dl_json_next(&it); index->n++) {
+        if (!it.object || index->n == DL_JSON_INDEX_MAX) return object;
+        index->key[index->n] = it.key;
+        index->value[index->n] = it.value;
+    }
+    object.index = index;
+    return object;
+}
+
 dl_json_value dl_json_get(dl_json_value object, const char *key)
 {
+    if (object.index) {
+        for (size_t i = 0; i < object.index->n; i++)
+            if (dl_json_is(object.index->key[i], key)) return object.index->value[i];
+        return (dl_json_value){0};
+    }
     if (object.type == DL_JSON_OBJECT)
         for (dl_json_iter it = dl_json_each(object); dl_json_next(&it);)
             if (dl_json_is(it.key, key)) return it.value;
@@ -425,7 +450,7 @@ static bool place_key(parser *p, const char **slots, size_t n_slots, size_t firs
 static bool keys_differ(parser *p, const char *object)
 {
     const char *slots[SLOTS];
-    dl_json_value value = {object, p->at, DL_JSON_OBJECT};
+    dl_json_value value = {.at = object, .end = p->at, .type = DL_JSON_OBJECT};
     size_t n = dl_json_count(value);
     size_t n_passes = n / PER_PASS + 1, n_slots = dl_size_min(4 * n, SLOTS);
     p->work += n_passes * (size_t)(p->at - object);

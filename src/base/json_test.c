@@ -160,6 +160,44 @@ TEST(members_are_found_also_by_escaped_keys)
     CHECK(!dl_json_is(parsed("1"), "1"));
 }
 
+TEST(an_index_finds_what_a_walk_finds)
+{
+    static const char *const keys[] = {"", "a", "b", "\\", "c\"d", "e", "ab", "none"};
+    const dl_json_value o = parsed("{\"a\": 1, \"b\":[{\"e\":2}], \"c\\\"d\":\"x\", "
+                                   "\"\\u0065\": 3, \"\\\\\": null, \"\": {}}");
+    dl_json_index index;
+    const dl_json_value with = dl_json_indexed(&index, o);
+    CHECK(with.index == &index);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        const dl_json_value a = dl_json_get(o, keys[i]), b = dl_json_get(with, keys[i]);
+        CHECK(a.at == b.at && a.end == b.end && a.type == b.type);
+        CHECK((a.type == DL_JSON_MISSING) == (i >= 6));
+    }
+    CHECK(dl_json_indexed(&index, dl_json_get(o, "b")).index == NULL); /* an array */
+    CHECK_INT(2, (dl_json_get(parsed("{\"a\\u0000\":1,\"a\":2}"), "a").at[0] - '0'));
+}
+
+TEST(an_object_of_more_members_than_an_index_has_is_walked)
+{
+    dl_buf buf;
+    dl_json j;
+    dl_json_index index;
+    dl_buf_init(&buf, 10000);
+    dl_json_init(&j, &buf);
+    dl_json_object(&j, NULL);
+    for (int i = 0; i <= DL_JSON_INDEX_MAX; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "k%d", i);
+        dl_json_i64(&j, key, i);
+    }
+    dl_json_end(&j);
+    CHECK_OK(dl_json_done(&j));
+    const dl_json_value o = dl_json_indexed(&index, parsed(dl_buf_str(&buf)));
+    CHECK(o.index == NULL);
+    CHECK(dl_json_get(o, "k48").type == DL_JSON_NUMBER);
+    dl_buf_deinit(&buf);
+}
+
 TEST(strings_are_decoded)
 {
     char text[32] = "as before";
@@ -410,7 +448,8 @@ TEST(a_string_ends_at_the_quote_after_an_even_number_of_backslashes)
     CHECK_INT(7, d);
 }
 
-TEST_MAIN(a_string_ends_at_the_quote_after_an_even_number_of_backslashes,
+TEST_MAIN(an_index_finds_what_a_walk_finds, an_object_of_more_members_than_an_index_has_is_walked,
+          a_string_ends_at_the_quote_after_an_even_number_of_backslashes,
           containers_get_their_commas, numbers_are_short_and_exact, strings_and_keys_are_escaped,
           the_first_error_sticks, the_deepest_nesting_is_written_and_read,
           every_type_is_recognised_as_the_outermost_value, a_walk_meets_all_in_order,

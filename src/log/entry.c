@@ -344,8 +344,10 @@ dl_statement dl_entry_statement(const dl_entry *entry)
 
 /* ---- reading */
 
-static diloco_status read_member(dl_member *m, uint64_t entry, dl_json_value object)
+static diloco_status read_member(dl_member *m, uint64_t entry, dl_json_value plain)
 {
+    dl_json_index index;
+    const dl_json_value object = dl_json_indexed(&index, plain);
     if (object.type != DL_JSON_OBJECT) return dl_fail(DILOCO_EPROTO, "it is not an object");
     DL_TRY(dl_json_read_generation(&m->generation, object, "life"));
     m->entry = entry;
@@ -489,7 +491,9 @@ static diloco_status read_numbers(dl_entry *out, dl_json_value root, const dl_ou
 static diloco_status read_all(dl_entry *out, const void *text, size_t len, const dl_outer *outer)
 {
     dl_json_value root;
+    dl_json_index index;
     DL_TRY(dl_sealed_open(&root, text, len, format));
+    root = dl_json_indexed(&index, root);
     DL_TRY(read_head(out, root));
     DL_TRY(read_members(out, dl_json_get(root, "members")));
     DL_TRY(read_rejected(out, root));
