@@ -190,20 +190,21 @@ diloco_status dl_measures_gather(bool *there, dl_service *v)
 diloco_status dl_measures_judge(dl_service *v)
 {
     dl_compared *c = &v->x->combine.compared;
-    dl_candidate_table known = {.at = c->rows, .n = v->plan->n_members, .cap = v->x->a.max_members};
+    dl_candidate_table known = {.at = c->rows, .cap = v->x->a.max_members};
     dl_outer_step_args args = facts_of(v->x, v->plan->fragment, v->plan->n_members);
     const double *norm2;
     args.measured = c->numbers;
     const double *gram = dl_outer_compared(&norm2, &args, v->x->apply.scratch);
-    c->judge.n = known.n;
-    for (size_t m = 0; m < known.n; m++) {
+    for (size_t m = 0; m < v->plan->n_members; m++) {
         const dl_member *member = &v->plan->members[m];
-        c->rows[m] =
-            (dl_candidate){.generation = member->generation, .validity = DL_VALID, .whole = true};
-        c->rows[m].facts.body = member->body;
-        c->rows[m].norm2 = norm2[m];
-        c->judge.slots[m] = m;
+        dl_candidate *k = dl_candidate_add(&known, &member->generation, v->plan->entry, 0);
+        k->validity = DL_VALID;
+        k->whole = true;
+        k->facts.body = member->body;
+        k->norm2 = norm2[m];
+        c->judge.slots[m] = dl_candidate_slot(&known, k);
     }
+    c->judge.n = known.n;
     dl_judge_all(&c->judge, &v->x->a.run->config, NULL, &known, gram);
     for (size_t m = 0; m < known.n; m++)
         if (c->rows[m].refused)

@@ -1,16 +1,15 @@
-/* candidates.c - see candidates.h. The table has a few dozen rows, so every lookup is a walk over
- * it. */
+/* candidates.c - see candidates.h. */
 #include "protocol/candidates.h"
 
 #include <string.h>
 
 enum { DOUBTS_ALLOWED = 2 }; /* refused reads before one counts */
 
-dl_candidate *dl_candidate_find(const dl_candidate_table *table, const dl_generation *generation)
+/* ---- rows by replica */
+
+static size_t bucket_of(const char *replica)
 {
-    for (size_t i = 0; i < table->n; i++)
-        if (dl_generation_equal(&table->at[i].generation, generation)) return &table->at[i];
-    return NULL;
+    return dl_hash_seeded(replica, strlen(replica), 0) % DL_CANDIDATE_BUCKETS;
 }
 
 static bool is_of(const dl_candidate *known, const char *replica)
@@ -18,27 +17,46 @@ static bool is_of(const dl_candidate *known, const char *replica)
     return strcmp(known->generation.replica, replica) == 0;
 }
 
-void dl_candidate_restart(dl_candidate *known, uint64_t entry, size_t len)
+/* Returns the replica's next row after `row`, or its first if `row` is NULL, or NULL if it has no
+ * more. */
+static dl_candidate *next_of(const dl_candidate_table *table, const char *replica,
+                             const dl_candidate *row)
 {
-    *known = (dl_candidate){.generation = known->generation,
-                            .entry = entry,
-                            .len = len,
-                            .among_several = known->among_several};
+    uint32_t next = row ? row->next : table->first[bucket_of(replica)];
+    while (next && !is_of(&table->at[next - 1], replica))
+        next = table->at[next - 1].next;
+    return next ? &table->at[next - 1] : NULL;
 }
 
-/* Puts an object into a row. Most replicas have one generation in the table, and for these
- * is_superseded need not search. */
-static void begin(const dl_candidate_table *table, dl_candidate *row,
-                  const dl_generation *generation, uint64_t entry, size_t len)
+/* Puts an object into a row, which is in no bucket. */
+static void begin(dl_candidate_table *table, dl_candidate *row, const dl_generation *generation,
+                  uint64_t entry, size_t len)
 {
-    bool several = false;
-    for (size_t i = 0; i < table->n; i++) {
-        dl_candidate *other = &table->at[i];
-        if (other == row || !is_of(other, generation->replica)) continue;
-        other->among_several = several = true;
-    }
-    *row = (dl_candidate){
-        .generation = *generation, .entry = entry, .len = len, .among_several = several};
+    uint32_t *first = &table->first[bucket_of(generation->replica)];
+    *row = (dl_candidate){.generation = *generation, .entry = entry, .len = len, .next = *first};
+    *first = 1 + (uint32_t)(row - table->at);
+}
+
+static void leave_bucket(dl_candidate_table *table, const dl_candidate *row)
+{
+    uint32_t *at = &table->first[bucket_of(row->generation.replica)];
+    while (&table->at[*at - 1] != row)
+        at = &table->at[*at - 1].next;
+    *at = row->next;
+}
+
+void dl_candidate_clear(dl_candidate_table *table)
+{
+    table->n = 0;
+    memset(table->first, 0, sizeof table->first);
+}
+
+dl_candidate *dl_candidate_find(const dl_candidate_table *table, const dl_generation *generation)
+{
+    dl_candidate *row = NULL;
+    while ((row = next_of(table, generation->replica, row)))
+        if (row->generation.number == generation->number) return row;
+    return NULL;
 }
 
 dl_candidate *dl_candidate_add(dl_candidate_table *table, const dl_generation *generation,
@@ -57,10 +75,22 @@ dl_candidate *dl_candidate_replace(dl_candidate_table *table, const dl_generatio
                                    const void *context)
 {
     dl_candidate *k = dl_candidate_add(table, generation, entry, len);
-    for (size_t i = 0; i < table->n && !k; i++)
-        if (!keep(context, &table->at[i])) begin(table, k = &table->at[i], generation, entry, len);
+    for (size_t i = 0; i < table->n && !k; i++) {
+        if (keep(context, &table->at[i])) continue;
+        k = &table->at[i];
+        leave_bucket(table, k);
+        begin(table, k, generation, entry, len);
+    }
     return k;
 }
+
+void dl_candidate_restart(dl_candidate *known, uint64_t entry, size_t len)
+{
+    *known = (dl_candidate){
+        .generation = known->generation, .entry = entry, .len = len, .next = known->next};
+}
+
+/* ---- */
 
 size_t dl_candidate_slot(const dl_candidate_table *table, const dl_candidate *known)
 {
@@ -103,12 +133,10 @@ void dl_candidate_read_whole(dl_candidate_table *table)
 
 static bool is_superseded(const dl_candidate_table *table, const dl_candidate *known)
 {
-    for (size_t i = 0; i < table->n && known->among_several; i++) {
-        const dl_candidate *other = &table->at[i];
-        if (other->generation.number > known->generation.number && other->validity == DL_VALID &&
-            is_of(other, known->generation.replica))
+    const dl_candidate *other = NULL;
+    while ((other = next_of(table, known->generation.replica, other)))
+        if (other->generation.number > known->generation.number && other->validity == DL_VALID)
             return true;
-    }
     return false;
 }
 
@@ -133,19 +161,18 @@ size_t dl_candidate_n_counting(const dl_candidate_table *table)
 
 bool dl_candidate_is_present(const dl_candidate_table *table, const char *replica)
 {
-    for (size_t i = 0; i < table->n; i++)
-        if (is_of(&table->at[i], replica) && dl_candidate_counts(table, &table->at[i])) return true;
+    const dl_candidate *k = NULL;
+    while ((k = next_of(table, replica, k)))
+        if (dl_candidate_counts(table, k)) return true;
     return false;
 }
 
 bool dl_candidate_skips(const dl_candidate_table *table, const char *replica)
 {
-    for (size_t i = 0; i < table->n; i++) {
-        const dl_candidate *k = &table->at[i];
-        if (k->validity == DL_VALID && k->facts.stats.samples == 0 && is_of(k, replica) &&
-            !is_superseded(table, k))
+    const dl_candidate *k = NULL;
+    while ((k = next_of(table, replica, k)))
+        if (k->validity == DL_VALID && k->facts.stats.samples == 0 && !is_superseded(table, k))
             return true;
-    }
     return false;
 }
 
@@ -171,25 +198,23 @@ size_t dl_candidate_n_missing(const dl_candidate_table *table, const dl_roster *
 
 bool dl_candidate_is_hopeless(const dl_candidate_table *table, const char *replica)
 {
-    for (size_t i = 0; i < table->n; i++)
-        if (table->at[i].validity == DL_INVALID && !table->at[i].forged &&
-            is_of(&table->at[i], replica))
-            return true;
+    const dl_candidate *k = NULL;
+    while ((k = next_of(table, replica, k)))
+        if (k->validity == DL_INVALID && !k->forged) return true;
     return false;
 }
 
+/* The first that next_of returns, so that each replica has one. */
 static bool is_first_of_its_replica(const dl_candidate_table *table, size_t i)
 {
-    for (size_t k = 0; k < i; k++)
-        if (is_of(&table->at[k], table->at[i].generation.replica)) return false;
-    return true;
+    return next_of(table, table->at[i].generation.replica, NULL) == &table->at[i];
 }
 
 static bool has_put_junk_alone(const dl_candidate_table *table, const char *replica)
 {
-    for (size_t i = 0; i < table->n; i++)
-        if (is_of(&table->at[i], replica) && table->at[i].validity == DL_INVALID &&
-            !table->at[i].forged && !dl_contribution_is_junk(table->at[i].refused))
+    const dl_candidate *k = NULL;
+    while ((k = next_of(table, replica, k)))
+        if (k->validity == DL_INVALID && !k->forged && !dl_contribution_is_junk(k->refused))
             return false;
     return true;
 }

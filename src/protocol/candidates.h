@@ -16,10 +16,10 @@ typedef struct dl_candidate {
     uint64_t entry; /* the entry in its name; its base if the run is asynchronous */
     size_t len;
     dl_validity validity;
-    bool among_several; /* the table may have other generations of its replica */
-    bool whole;         /* of a valid one: all of it was read (slices.h) */
-    bool forged;        /* of an invalid one: its replica's key has not signed it */
-    unsigned n_doubts;  /* refused reads */
+    uint32_t next;     /* 1 + the next row of its bucket; 0: it is the last */
+    bool whole;        /* of a valid one: all of it was read (slices.h) */
+    bool forged;       /* of an invalid one: its replica's key has not signed it */
+    unsigned n_doubts; /* refused reads */
     /* the reason of the last one that read the whole object; NULL: no read did */
     const char *doubt;
     dl_contribution facts; /* of a valid one */
@@ -28,11 +28,18 @@ typedef struct dl_candidate {
     const char *refused;
 } dl_candidate;
 
+enum { DL_CANDIDATE_BUCKETS = 1024 };
+
+/* An empty table is {.at = rows, .cap = n}. */
 typedef struct dl_candidate_table {
     dl_candidate *at; /* [cap], owned by the table's owner */
     size_t n, cap;
+    /* By a hash of the replica's name: 1 + the first row of a bucket; 0: the bucket is empty. A
+     * table of a thousand replicas is searched once for each object of each listing. */
+    uint32_t first[DL_CANDIDATE_BUCKETS];
 } dl_candidate_table;
 
+void dl_candidate_clear(dl_candidate_table *table);
 dl_candidate *dl_candidate_find(const dl_candidate_table *table, const dl_generation *generation);
 /* Returns the one of that generation, after adding it if need be, or NULL if there is no space. */
 dl_candidate *dl_candidate_add(dl_candidate_table *table, const dl_generation *generation,

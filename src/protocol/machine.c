@@ -136,7 +136,7 @@ bool dl_machine_look_ahead(dl_machine *m, dl_request *fetch, const dl_candidate 
 
 void dl_machine_clear_entry(dl_machine *m)
 {
-    m->open.known.n = 0;
+    dl_candidate_clear(&m->open.known);
     m->open.created = m->open.computed = m->open.by_all = false;
     m->open.enough_at = DL_NEVER;
     m->applying.n_recomputed = 0;

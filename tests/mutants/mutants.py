@@ -90,7 +90,7 @@ MUTANTS = [
     reply->read.text = x->text.data;""", """    if (status == DILOCO_ENOENT || status == DILOCO_EUNREACHABLE) return DILOCO_OK;
     reply->read.text = x->text.data;""")]),
     Mutant("count_twice", "P15", "two generations of a replica both count", [
-        ("src/protocol/candidates.c", "if (other->generation.number > known->generation.number && other->validity == DL_VALID &&", "if (other->generation.number == UINT32_MAX && other->validity == DL_VALID &&"),
+        ("src/protocol/candidates.c", "if (other->generation.number > known->generation.number && other->validity == DL_VALID)", "if (other->generation.number == UINT32_MAX)"),
         ("src/log/entry.c", "if (before && strcmp(before->generation.replica, m->generation.replica) == 0)",
          "if (before && strcmp(before->generation.replica, m->generation.replica) == 9)"),
         ("src/protocol/control_apply.c", 'if (counts_a_replica_twice(entry)) return "it counts a replica twice";',
