@@ -366,9 +366,10 @@ bool dl_json_is(dl_json_value string, const char *text)
 
 dl_json_value dl_json_indexed(dl_json_index *index, dl_json_value object)
 {
+    if (object.type != DL_JSON_OBJECT) return object;
     dl_json_iter it = dl_json_each(object);
     for (index->n = 0; dl_json_next(&it); index->n++) {
-        if (!it.object || index->n == DL_JSON_INDEX_MAX) return object;
+        if (index->n == DL_JSON_INDEX_MAX) return object;
         index->key[index->n] = it.key;
         index->value[index->n] = it.value;
     }

@@ -177,6 +177,24 @@ TEST(an_index_finds_what_a_walk_finds)
     CHECK_INT(2, (dl_json_get(parsed("{\"a\\u0000\":1,\"a\":2}"), "a").at[0] - '0'));
 }
 
+/* A short string is walked, and a longer one searched. */
+TEST(a_string_of_any_length_ends_at_its_quote)
+{
+    for (size_t n = 0; n < 40; n++)
+        for (size_t escaped = 0; escaped <= n; escaped++) {
+            char text[64] = "{\"";
+            size_t len = 2;
+            for (size_t i = 0; i < n; i++) {
+                if (i == escaped) text[len++] = '\\';
+                text[len++] = i == escaped ? '"' : 'a';
+            }
+            len += (size_t)snprintf(text + len, sizeof text - len, "\":7}");
+            dl_json_iter it = dl_json_each(parsed(text));
+            CHECK(dl_json_next(&it) && it.key.end == text + len - 3 && *it.value.at == '7');
+            CHECK(!dl_json_next(&it));
+        }
+}
+
 TEST(an_object_of_more_members_than_an_index_has_is_walked)
 {
     dl_buf buf;
@@ -448,7 +466,8 @@ TEST(a_string_ends_at_the_quote_after_an_even_number_of_backslashes)
     CHECK_INT(7, d);
 }
 
-TEST_MAIN(an_index_finds_what_a_walk_finds, an_object_of_more_members_than_an_index_has_is_walked,
+TEST_MAIN(an_index_finds_what_a_walk_finds, a_string_of_any_length_ends_at_its_quote,
+          an_object_of_more_members_than_an_index_has_is_walked,
           a_string_ends_at_the_quote_after_an_even_number_of_backslashes,
           containers_get_their_commas, numbers_are_short_and_exact, strings_and_keys_are_escaped,
           the_first_error_sticks, the_deepest_nesting_is_written_and_read,

@@ -97,7 +97,7 @@ static diloco_status write_generation(dl_buf *text, const dl_generation *generat
 diloco_status dl_run_newest_generation(dl_generation *out, dl_store *store, const char *replica)
 {
     claims l = {.replica = replica, .newest = -1, .last = -1};
-    DL_TRY(list_generations(&l, store));
+    if (dl_replica_name_ok(replica)) DL_TRY(list_generations(&l, store));
     if (l.newest < 0)
         return dl_fail(DILOCO_ENOENT, "no replica %s has ever been in %s", replica,
                        dl_store_url(store));

@@ -198,6 +198,7 @@ diloco_status dl_measures_judge(dl_service *v)
     for (size_t m = 0; m < v->plan->n_members; m++) {
         const dl_member *member = &v->plan->members[m];
         dl_candidate *k = dl_candidate_add(&known, &member->generation, v->plan->entry, 0);
+        DL_ASSERT(k);
         k->validity = DL_VALID;
         k->whole = true;
         k->facts.body = member->body;
@@ -205,6 +206,7 @@ diloco_status dl_measures_judge(dl_service *v)
         c->judge.slots[m] = dl_candidate_slot(&known, k);
     }
     c->judge.n = known.n;
+    DL_ASSERT(known.n == v->plan->n_members); /* entry.c: no replica is in a plan twice */
     dl_judge_all(&c->judge, &v->x->a.run->config, NULL, &known, gram);
     for (size_t m = 0; m < known.n; m++)
         if (c->rows[m].refused)

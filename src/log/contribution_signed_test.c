@@ -52,6 +52,28 @@ TEST(a_signed_contribution_is_its_own_replicas_alone)
     dl_signer_close(others);
 }
 
+TEST(p9_a_signed_announcement_may_name_any_fragment)
+{
+    scene s;
+    dl_contribution facts;
+    dl_contribution_data data;
+    dl_signer *mine = signer_of("mine.pem");
+    scene_begin(&s, "mem://announced", NULL);
+    s.expect.key = dl_signer_public(mine);
+    s.facts.stats.samples = s.facts.stats.steps = s.facts.stats.tokens = 0;
+    s.facts.stats.end_sample = s.facts.stats.first_sample;
+    s.facts.norm = 0;
+    s.facts.n_floats = s.facts.n_integers = s.facts.n_booleans = s.facts.payload_len = 0;
+    s.facts.body = dl_digest_bytes("", 0);
+    s.facts.fragment = s.expect.fragment + 1;
+    CHECK_OK(dl_contribution_sign(s.object, &s.facts, mine, NULL, 0));
+    s.len = DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF;
+    CHECK_OK(fetch(&s, &facts, &data));
+    CHECK(facts.is_signed && facts.fragment != s.expect.fragment);
+    scene_end(&s);
+    dl_signer_close(mine);
+}
+
 /* A contribution that a replica signed, under another run, entry, fragment or generation. First as
  * it is, then with its header changed to match, which only the signature shows. */
 TEST(a_signed_contribution_is_invalid_anywhere_else)
@@ -132,6 +154,7 @@ TEST(every_flipped_bit_of_a_proof_is_rejected)
 }
 
 TEST_MAIN(a_signed_contribution_is_its_own_replicas_alone,
+          p9_a_signed_announcement_may_name_any_fragment,
           a_signed_contribution_is_invalid_anywhere_else,
           a_body_that_was_not_signed_is_rejected_though_its_digest_fits,
           every_flipped_bit_of_a_proof_is_rejected)

@@ -17,10 +17,8 @@ static bool is_of(const dl_candidate *known, const char *replica)
     return strcmp(known->generation.replica, replica) == 0;
 }
 
-/* Returns the replica's next row after `row`, or its first if `row` is NULL, or NULL if it has no
- * more. */
-static dl_candidate *next_of(const dl_candidate_table *table, const char *replica,
-                             const dl_candidate *row)
+dl_candidate *dl_candidate_next(const dl_candidate_table *table, const char *replica,
+                                const dl_candidate *row)
 {
     uint32_t next = row ? row->next : table->first[bucket_of(replica)];
     while (next && !is_of(&table->at[next - 1], replica))
@@ -40,8 +38,9 @@ static void begin(dl_candidate_table *table, dl_candidate *row, const dl_generat
 static void leave_bucket(dl_candidate_table *table, const dl_candidate *row)
 {
     uint32_t *at = &table->first[bucket_of(row->generation.replica)];
-    while (&table->at[*at - 1] != row)
+    while (*at && &table->at[*at - 1] != row)
         at = &table->at[*at - 1].next;
+    DL_ASSERT(*at);
     *at = row->next;
 }
 
@@ -54,7 +53,7 @@ void dl_candidate_clear(dl_candidate_table *table)
 dl_candidate *dl_candidate_find(const dl_candidate_table *table, const dl_generation *generation)
 {
     dl_candidate *row = NULL;
-    while ((row = next_of(table, generation->replica, row)))
+    while ((row = dl_candidate_next(table, generation->replica, row)))
         if (row->generation.number == generation->number) return row;
     return NULL;
 }
@@ -134,7 +133,7 @@ void dl_candidate_read_whole(dl_candidate_table *table)
 static bool is_superseded(const dl_candidate_table *table, const dl_candidate *known)
 {
     const dl_candidate *other = NULL;
-    while ((other = next_of(table, known->generation.replica, other)))
+    while ((other = dl_candidate_next(table, known->generation.replica, other)))
         if (other->generation.number > known->generation.number && other->validity == DL_VALID)
             return true;
     return false;
@@ -162,7 +161,7 @@ size_t dl_candidate_n_counting(const dl_candidate_table *table)
 bool dl_candidate_is_present(const dl_candidate_table *table, const char *replica)
 {
     const dl_candidate *k = NULL;
-    while ((k = next_of(table, replica, k)))
+    while ((k = dl_candidate_next(table, replica, k)))
         if (dl_candidate_counts(table, k)) return true;
     return false;
 }
@@ -170,36 +169,25 @@ bool dl_candidate_is_present(const dl_candidate_table *table, const char *replic
 bool dl_candidate_skips(const dl_candidate_table *table, const char *replica)
 {
     const dl_candidate *k = NULL;
-    while ((k = next_of(table, replica, k)))
+    while ((k = dl_candidate_next(table, replica, k)))
         if (k->validity == DL_VALID && k->facts.stats.samples == 0 && !is_superseded(table, k))
             return true;
     return false;
 }
 
-/* Whether it counts or skips. At most one of a replica does: its newest valid one. */
-static bool answers(const dl_candidate_table *table, const dl_candidate *known)
-{
-    return known->validity == DL_VALID && (known->facts.stats.samples == 0 || !known->refused) &&
-           !is_superseded(table, known);
-}
-
-/* It looks up each candidate in the sorted roster. Looking up each name in the table would take
- * about as many comparisons of names as the square of the roster. */
 size_t dl_candidate_n_missing(const dl_candidate_table *table, const dl_roster *roster)
 {
     size_t n = 0;
-    for (size_t i = 0; i < table->n; i++) {
-        const dl_candidate *k = &table->at[i];
-        n += answers(table, k) && dl_roster_has(roster, k->generation.replica, NULL);
-    }
-    DL_ASSERT(n <= roster->n);
-    return roster->n - n;
+    for (size_t i = 0; i < roster->n; i++)
+        n += !dl_candidate_is_present(table, roster->names[i]) &&
+             !dl_candidate_skips(table, roster->names[i]);
+    return n;
 }
 
 bool dl_candidate_is_hopeless(const dl_candidate_table *table, const char *replica)
 {
     const dl_candidate *k = NULL;
-    while ((k = next_of(table, replica, k)))
+    while ((k = dl_candidate_next(table, replica, k)))
         if (k->validity == DL_INVALID && !k->forged) return true;
     return false;
 }
@@ -207,13 +195,13 @@ bool dl_candidate_is_hopeless(const dl_candidate_table *table, const char *repli
 /* The first that next_of returns, so that each replica has one. */
 static bool is_first_of_its_replica(const dl_candidate_table *table, size_t i)
 {
-    return next_of(table, table->at[i].generation.replica, NULL) == &table->at[i];
+    return dl_candidate_next(table, table->at[i].generation.replica, NULL) == &table->at[i];
 }
 
 static bool has_put_junk_alone(const dl_candidate_table *table, const char *replica)
 {
     const dl_candidate *k = NULL;
-    while ((k = next_of(table, replica, k)))
+    while ((k = dl_candidate_next(table, replica, k)))
         if (k->validity == DL_INVALID && !k->forged && !dl_contribution_is_junk(k->refused))
             return false;
     return true;

@@ -35,11 +35,15 @@ typedef struct dl_candidate_table {
     dl_candidate *at; /* [cap], owned by the table's owner */
     size_t n, cap;
     /* By a hash of the replica's name: 1 + the first row of a bucket; 0: the bucket is empty. A
-     * table of a thousand replicas is searched once for each object of each listing. */
+     * table of a thousand replicas is searched once for each object of each listing. If an
+     * adversary chooses names of one bucket, a search takes as long as without buckets. */
     uint32_t first[DL_CANDIDATE_BUCKETS];
 } dl_candidate_table;
 
 void dl_candidate_clear(dl_candidate_table *table);
+/* Returns the replica's next row after `row`, its first after NULL, or NULL. */
+dl_candidate *dl_candidate_next(const dl_candidate_table *table, const char *replica,
+                                const dl_candidate *row);
 dl_candidate *dl_candidate_find(const dl_candidate_table *table, const dl_generation *generation);
 /* Returns the one of that generation, after adding it if need be, or NULL if there is no space. */
 dl_candidate *dl_candidate_add(dl_candidate_table *table, const dl_generation *generation,

@@ -104,7 +104,7 @@ TEST(p9_object_without_a_contribution_header_is_no_answer)
     dl_candidate_table *t = empty(&s);
     for (size_t i = 0; i < 3; i++) {
         dl_candidate *k = add(t, "a", 0);
-        *k = (dl_candidate){.generation = k->generation};
+        dl_candidate_restart(k, 0, 100);
         while (dl_candidate_doubt(k, junk[i])) {
         }
         CHECK_INT(0, dl_candidate_n_answered(t, false));
@@ -112,7 +112,7 @@ TEST(p9_object_without_a_contribution_header_is_no_answer)
     }
     for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
         dl_candidate *k = add(t, "a", 0);
-        *k = (dl_candidate){.generation = k->generation};
+        dl_candidate_restart(k, 0, 100);
         while (dl_candidate_doubt(k, own[i])) {
         }
         CHECK_INT(1, dl_candidate_n_answered(t, false));
@@ -225,6 +225,16 @@ static void add_any(dl_candidate_table *t, dl_rng *rng)
     if (!dl_rng_below(rng, 8)) k->validity = DL_INVALID;
 }
 
+static bool has_newer_valid(const dl_candidate_table *t, const dl_candidate *k)
+{
+    bool has = false;
+    for (size_t i = 0; i < t->n; i++)
+        has |= t->at[i].validity == DL_VALID &&
+               !strcmp(t->at[i].generation.replica, k->generation.replica) &&
+               t->at[i].generation.number > k->generation.number;
+    return has;
+}
+
 TEST(p10_missing_are_those_that_neither_count_nor_skip)
 {
     dl_rng rng;
@@ -239,9 +249,14 @@ TEST(p10_missing_are_those_that_neither_count_nor_skip)
         size_t missing = 0;
         for (size_t n = dl_rng_below(&rng, 10); n > 0; n--)
             add_any(&t, &rng);
-        for (size_t r = 0; r < owner.roster.n; r++)
-            missing += !dl_candidate_is_present(&t, owner.roster.names[r]) &&
-                       !dl_candidate_skips(&t, owner.roster.names[r]);
+        for (size_t r = 0; r < owner.roster.n; r++) {
+            bool answers = false;
+            for (const dl_candidate *k = rows; k < rows + t.n; k++)
+                answers |= !strcmp(k->generation.replica, owner.roster.names[r]) &&
+                           k->validity == DL_VALID && !has_newer_valid(&t, k) &&
+                           (!k->facts.stats.samples || !k->refused);
+            missing += !answers;
+        }
         CHECK_INT(missing, dl_candidate_n_missing(&t, &owner.roster));
     }
     dl_entry_deinit(&owner);
@@ -264,16 +279,6 @@ static void replace_any(dl_candidate_table *t, dl_rng *rng)
     if (k) dl_candidate_accept(k, &(dl_contribution){.stats.samples = 1}, 1);
 }
 
-static bool has_newer_valid(const dl_candidate_table *t, const dl_candidate *k)
-{
-    bool has = false;
-    for (size_t i = 0; i < t->n; i++)
-        has |= t->at[i].validity == DL_VALID &&
-               !strcmp(t->at[i].generation.replica, k->generation.replica) &&
-               t->at[i].generation.number > k->generation.number;
-    return has;
-}
-
 TEST(p15_none_counts_beside_a_newer_valid_one_of_its_replica)
 {
     dl_rng rng;
@@ -294,6 +299,47 @@ TEST(p15_none_counts_beside_a_newer_valid_one_of_its_replica)
         }
     }
     CHECK(superseded > 100);
+}
+
+/* Finds names of one bucket. */
+static void make_colliding(char names[][12], size_t n)
+{
+    uint64_t bucket = 0;
+    for (size_t i = 0, found = 0; found < n; i++) {
+        snprintf(names[found], sizeof names[found], "r%zu", i);
+        const uint64_t at =
+            dl_hash_seeded(names[found], strlen(names[found]), 0) % DL_CANDIDATE_BUCKETS;
+        if (found == 0) bucket = at;
+        found += at == bucket;
+    }
+}
+
+static bool is_not_the_second(const void *second, const dl_candidate *known)
+{
+    return known != second;
+}
+
+TEST(replicas_of_one_bucket_are_told_apart)
+{
+    char names[4][12];
+    dl_candidate rows[5];
+    dl_candidate_table t = {.at = rows, .cap = 5};
+    make_colliding(names, 4);
+    for (int i = 0; i < 3; i++)
+        add_valid(&t, names[i], 0);
+    add(&t, names[1], 1);
+    add(&t, names[0], 1);
+    dl_candidate *second = add(&t, names[1], 0);
+    CHECK(second == &rows[1] && dl_candidate_is_present(&t, names[1]));
+    const dl_generation fourth = generation_of(names[3], 0);
+    CHECK(dl_candidate_replace(&t, &fourth, 0, 9, is_not_the_second, second) == second);
+    CHECK(!dl_candidate_is_present(&t, names[1])); /* its later one is unread */
+    for (int i = 0; i < 4; i++)
+        CHECK((dl_candidate_next(&t, names[i], NULL) != NULL) && (i == 1 || add(&t, names[i], 0)));
+    CHECK(dl_candidate_is_present(&t, names[0]) && dl_candidate_is_present(&t, names[2]));
+    dl_candidate_clear(&t);
+    for (int i = 0; i < 4; i++)
+        CHECK(dl_candidate_next(&t, names[i], NULL) == NULL);
 }
 
 TEST(the_slots_of_an_entry_are_in_the_order_of_its_members)
@@ -321,20 +367,18 @@ TEST(p10_a_forged_contribution_makes_its_replica_no_hopeless_one)
     CHECK_INT(0, dl_candidate_n_answered(t, false));
 }
 
-TEST_MAIN(generation_is_added_once,
-          a_full_table_gives_away_the_place_of_a_row_that_is_not_to_be_kept,
-          p10_a_forged_contribution_makes_its_replica_no_hopeless_one,
-          p9_present_skipping_or_hopeless_replica_counts_as_one_answer,
-          p9_object_without_a_contribution_header_is_no_answer,
-          a_full_table_takes_no_more_but_still_finds, p8_unread_contribution_does_not_count,
-          valid_contribution_counts_with_its_facts,
-          p14_a_contribution_without_a_sample_does_not_count,
-          p15_of_two_valid_generations_the_newer_one_counts,
-          p15_invalid_newer_generation_supersedes_nothing,
-          p7_a_contribution_is_invalid_at_its_third_refused_reading,
-          p7_whole_read_outweighs_damaged_ones,
-          p10_a_replica_is_hopeless_once_its_contribution_is_invalid,
-          p10_roster_replica_without_a_counting_contribution_is_missing,
-          p10_missing_are_those_that_neither_count_nor_skip,
-          p15_none_counts_beside_a_newer_valid_one_of_its_replica,
-          the_slots_of_an_entry_are_in_the_order_of_its_members)
+TEST_MAIN(
+    generation_is_added_once, a_full_table_gives_away_the_place_of_a_row_that_is_not_to_be_kept,
+    p10_a_forged_contribution_makes_its_replica_no_hopeless_one,
+    p9_present_skipping_or_hopeless_replica_counts_as_one_answer,
+    p9_object_without_a_contribution_header_is_no_answer,
+    a_full_table_takes_no_more_but_still_finds, p8_unread_contribution_does_not_count,
+    valid_contribution_counts_with_its_facts, p14_a_contribution_without_a_sample_does_not_count,
+    p15_of_two_valid_generations_the_newer_one_counts,
+    p15_invalid_newer_generation_supersedes_nothing,
+    p7_a_contribution_is_invalid_at_its_third_refused_reading, p7_whole_read_outweighs_damaged_ones,
+    p10_a_replica_is_hopeless_once_its_contribution_is_invalid,
+    p10_roster_replica_without_a_counting_contribution_is_missing,
+    p10_missing_are_those_that_neither_count_nor_skip,
+    p15_none_counts_beside_a_newer_valid_one_of_its_replica, replicas_of_one_bucket_are_told_apart,
+    the_slots_of_an_entry_are_in_the_order_of_its_members)

@@ -94,12 +94,9 @@ bool dl_judge_agrees(const dl_config *config, const char *own, const char *reaso
 
 bool dl_judge_has_rejected(const dl_candidate_table *known, const char *replica)
 {
-    for (size_t i = 0; i < known->n; i++) {
-        const dl_candidate *k = &known->at[i];
-        if (k->validity == DL_INVALID && !strcmp(k->generation.replica, replica) &&
-            dl_judge_names(k->refused))
-            return true;
-    }
+    const dl_candidate *k = NULL;
+    while ((k = dl_candidate_next(known, replica, k)))
+        if (k->validity == DL_INVALID && dl_judge_names(k->refused)) return true;
     return false;
 }
 

@@ -96,8 +96,14 @@ TEST(a_restart_takes_the_next_generation_of_its_name)
         CHECK_STR("r1", generation.replica);
         CHECK_INT(g, generation.number);
     }
-    CHECK_OK(dl_run_claim_generation(&generation, store, "r10", &file, &file.config, NULL));
-    CHECK_INT(0, generation.number);
+    static const char *const beside[] = {"r10", "r1-a", "r1_b", "r"};
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
+        CHECK_OK(dl_run_claim_generation(&generation, store, beside[i], &file, &file.config, NULL));
+        CHECK_INT(0, generation.number);
+    }
+    static const char *const junk[] = {"gen/r1.0", "gen/r1.00", "gen/r1.0-9", "gen/r1.x.0009"};
+    for (size_t i = 0; i < sizeof junk / sizeof *junk; i++)
+        CHECK_OK(dl_store_create(store, junk[i], &(dl_span){"x", 1}, 1, NULL, DL_NEVER));
     CHECK_OK(dl_store_create(store, "gen/r1.0007", &(dl_span){"x", 1}, 1, NULL, DL_NEVER));
     CHECK_OK(dl_run_claim_generation(&generation, store, "r1", &file, &file.config, NULL));
     CHECK_INT(8, generation.number);
@@ -111,6 +117,9 @@ TEST(a_restart_takes_the_next_generation_of_its_name)
     CHECK_STATUS(DILOCO_EINVAL,
                  dl_run_claim_generation(&generation, store, "r1", &file, &file.config, NULL));
     CHECK_CONTAINS("r1.9999999 was its last generation", diloco_error_text());
+    CHECK_OK(dl_run_newest_generation(&generation, store, "r1_b"));
+    CHECK_STATUS(DILOCO_ENOENT, dl_run_newest_generation(&generation, store, "a b"));
+    CHECK_STATUS(DILOCO_ENOENT, dl_run_newest_generation(&generation, store, ""));
     dl_runfile_deinit(&file);
     dl_store_close(store);
 }
