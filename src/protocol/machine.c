@@ -319,10 +319,7 @@ static void take_facts(dl_machine *m, const dl_reply *reply)
     m->self.sending = reply->sending;
     /* Only a run with keys renews, and it has no single committer, so P26 need not take over. */
     DL_ASSERT(!reply->renewed || !m->a.control->committer.replica[0]);
-    if (reply->renewed && reply->generation != m->a.self.number) {
-        m->a.self.number = reply->generation;
-        m->self.n_taken = 0;
-    }
+    if (reply->renewed) m->a.self.number = reply->generation;
     if (reply->unsent && m->self.n_put >= reply->unsent) m->self.n_put = reply->unsent - 1;
 }
 

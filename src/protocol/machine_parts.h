@@ -84,7 +84,7 @@ typedef struct dl_machine_self {
     uint64_t bases_at;
     uint64_t announce_at; /* no entry waits for this replica: no announcement before this entry */
     uint64_t announced;   /* 1 + the entry of the last announcement; 0: not yet */
-    /* Entries from the open one on that have an announcement of this generation (P9). It uploads
+    /* Entries from the open one on to which this process has announced itself (P9). It uploads
      * nothing else to them. */
     uint64_t taken[DL_MACHINE_TAKEN_MAX];
     size_t n_taken;
@@ -295,8 +295,8 @@ dl_request dl_gather_fetched(dl_machine *m, const dl_reply *reply);
 /* Returns whether it is time to announce this replica (P9): no entry with a known roster waits for
  * it. */
 bool dl_joining_has_to_announce(const dl_machine *m);
-/* Returns whether this generation has announced itself to the entry, which is not before the open
- * one. */
+/* Returns whether this process has announced itself to the entry, which is not before the open one.
+ */
 bool dl_joining_has_announced(const dl_machine *m, uint64_t entry);
 dl_request dl_joining_announce(dl_machine *m);
 /* The log moved on without this replica: it reads the log, then trains from the others' next due
