@@ -34,13 +34,18 @@ void dl_slurm_job_name(char out[DL_JOB_NAME_MAX + 1], const dl_launch_spec *spec
     snprintf(out, DL_JOB_NAME_MAX + 1, "diloco-%.8s-g%u", spec->run, generation);
 }
 
-/* The words of ESLURM_ACCOUNTING_POLICY, by which Slurm refuses a job beyond a limit. */
+/* The words of ESLURM_ACCOUNTING_POLICY, ESLURM_INVALID_ACCOUNT and ESLURM_INVALID_PARTITION_NAME.
+ * A first letter is left out, because messages begin with either case. */
 const char *dl_slurm_way_out(const char *words)
 {
-    return strstr(words, "accounting/QOS policy")
-               ? "; sacctmgr show assoc, or show qos, has the limits: ask for higher ones, start "
-                 "fewer replicas (--replicas), or set launch.account or launch.queue"
-               : "";
+    if (strstr(words, "accounting/QOS policy"))
+        return "; sacctmgr show assoc, or show qos, has the limits: ask for higher ones, start "
+               "fewer replicas (--replicas), or set launch.account or launch.queue";
+    if (strstr(words, "nvalid account"))
+        return "; set launch.account to an account that may use launch.queue: sacctmgr show assoc "
+               "lists yours";
+    return strstr(words, "nvalid partition") ? "; check launch.queue: sinfo lists the partitions"
+                                             : "";
 }
 
 int64_t dl_slurm_minutes(const dl_config *config)

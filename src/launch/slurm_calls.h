@@ -78,8 +78,8 @@ extern const dl_slurm_calls dl_slurm_commands, dl_slurm_rest;
 void dl_slurm_job_name(char out[DL_JOB_NAME_MAX + 1], const dl_launch_spec *spec,
                        uint32_t generation);
 
-/* The end of an error with these words of Slurm: the way out of a limit of an association or a QOS,
- * or "". */
+/* Returns the way out for an error with these words of Slurm, or "". Known are a limit of an
+ * association or a QOS, and an account or a partition that does not exist. */
 const char *dl_slurm_way_out(const char *words);
 
 /* Resources of a job in Slurm's units: minutes of launch.timeout, megabytes of launch.memory, and

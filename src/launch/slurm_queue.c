@@ -22,11 +22,22 @@ static bool is_refusal(const char *err)
     return false;
 }
 
-/* Slurm's messages may have several lines; an error text has one. */
-static void in_one_line(char *text)
+/* Join the lines of a message of Slurm by "; ". Each of them begins with "sbatch: error: ", and the
+ * first one keeps that. */
+static void in_one_line(char *out, size_t cap, const char *text, const char *command)
 {
-    for (; *text; text++)
-        if (*text == '\n') *text = ' ';
+    char prefix[32];
+    size_t used = 0;
+    *out = '\0';
+    snprintf(prefix, sizeof prefix, "%.16s: error: ", command);
+    while (*text && used < cap) {
+        const size_t len = strcspn(text, "\n");
+        const size_t skip = used && strncmp(text, prefix, strlen(prefix)) == 0 ? strlen(prefix) : 0;
+        if (len > skip)
+            used += (size_t)snprintf(out + used, cap - used, "%s%.*s", used ? "; " : "",
+                                     (int)(len - skip), text + skip);
+        text += len + (text[len] == '\n');
+    }
 }
 
 /* A command that is killed after its time has not refused anything. */
@@ -34,14 +45,14 @@ diloco_status dl_slurm_run(dl_command_result *result, const char *const *argv, c
 {
     const dl_command_run run = {
         .argv = argv, .in = in, .in_len = in ? strlen(in) : 0, .most = QUEUE_MAX};
+    char why[2 * sizeof result->err]; /* "; " takes one byte more than a newline */
     diloco_status status = dl_command_do(result, &run);
     if (status == DILOCO_ETIMEDOUT)
         return dl_fail(DILOCO_EUNREACHABLE, "%s: Slurm does not answer", argv[0]);
     if (status || result->exit_code == 0) return status;
-    in_one_line(result->err);
-    status = is_refusal(result->err)
-                 ? dl_fail(DILOCO_EREFUSED, "%s%s", result->err, dl_slurm_way_out(result->err))
-                 : dl_fail(DILOCO_EUNREACHABLE, "%s: %s", argv[0], result->err);
+    in_one_line(why, sizeof why, result->err, argv[0]);
+    status = is_refusal(why) ? dl_fail(DILOCO_EREFUSED, "%s%s", why, dl_slurm_way_out(why))
+                             : dl_fail(DILOCO_EUNREACHABLE, "%s: %s", argv[0], why);
     dl_buf_deinit(&result->out);
     return status;
 }

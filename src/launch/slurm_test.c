@@ -152,7 +152,7 @@ TEST(task_of_another_job_is_neither_stopped_nor_believed)
 }
 
 /* By a script in place of sbatch, with the words of Slurm 22.05. */
-TEST(limit_of_an_association_is_refused_with_the_way_out)
+TEST(limit_account_and_partition_are_refused_with_the_way_out)
 {
     static dl_config config;
     char path[PATH_MAX + 32];
@@ -176,9 +176,21 @@ TEST(limit_of_an_association_is_refused_with_the_way_out)
             "(job submit limit, user'\"'\"'s size and/or time limits)' >&2\nexit 1");
     CHECK_INT(0, setenv("PATH", path, 1));
     CHECK_STATUS(DILOCO_EREFUSED, dl_executor_slurm.launch(&spec, &job, 1));
-    CHECK_CONTAINS("AssocMaxSubmitJobLimit", diloco_error_text());
+    CHECK_CONTAINS("sbatch: error: AssocMaxSubmitJobLimit; Batch job submission failed: Job",
+                   diloco_error_text());
     CHECK_CONTAINS("time limits); sacctmgr show assoc, or show qos", diloco_error_text());
     CHECK_STR("", job.id);
+    replace("sbatch", "echo 'sbatch: error: Batch job submission failed: Invalid account or "
+                      "account/partition combination specified' >&2\nexit 1");
+    CHECK_STATUS(DILOCO_EREFUSED, dl_executor_slurm.launch(&spec, &job, 1));
+    CHECK_CONTAINS("combination specified; set launch.account to an account", diloco_error_text());
+    replace("sbatch", "echo 'sbatch: error: invalid partition specified: nowhere\n"
+                      "sbatch: error: Batch job submission failed: Invalid partition name "
+                      "specified' >&2\nexit 1");
+    CHECK_STATUS(DILOCO_EREFUSED, dl_executor_slurm.launch(&spec, &job, 1));
+    CHECK_CONTAINS("nowhere; Batch job submission failed: Invalid partition name specified; check "
+                   "launch.queue",
+                   diloco_error_text());
 
     strcpy(job.id, "9_0");
     replace("squeue", "echo '9_0|diloco-1f0c2ab9-g0|PENDING|0|0||AssocMaxJobsLimit'");
@@ -309,7 +321,7 @@ TEST_MAIN(time_limit_is_rounded_up_to_whole_minutes_and_no_further,
           percent_of_the_folder_is_written_twice_for_slurm, folder_with_a_backslash_is_refused,
           machine_that_submits_no_jobs_is_refused_with_the_way_out,
           task_of_another_job_is_neither_stopped_nor_believed,
-          limit_of_an_association_is_refused_with_the_way_out,
+          limit_account_and_partition_are_refused_with_the_way_out,
           task_that_is_cancelled_while_it_waits_is_cancelled_and_not_lost,
           task_that_another_cancels_while_it_waits_is_cancelled_if_slurm_has_its_array,
           accounting_tells_how_a_forgotten_task_ended,

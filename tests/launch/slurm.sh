@@ -15,6 +15,7 @@ grep -q "^export DILOCO_TEST_WORD='\*\*\*'" out || fail "not the secret's name"
 
 # Slurm's own refusal, and after it the same command without the mistake.
 expect_error 3 'nvalid partition' diloco launch tiny.toml --store cut --set launch.queue=nowhere
+says '; check launch.queue'
 # Two launchers begin at once: the lock of the shared folder lets one of them submit.
 diloco launch tiny.toml --store cut --set launch.secrets=DILOCO_TEST_WORD >beside.out 2>beside.err &
 beside=$!

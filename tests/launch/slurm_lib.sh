@@ -1,6 +1,7 @@
 # slurm_lib.sh - the tests of the executor slurm share it: a real Slurm in the test's folder, with munged, slurmctld
 # and two slurmd on loopback, and tiny.toml for it. With rest=yes slurmctld also takes JSON Web Tokens. With
-# accounting=yes slurmdbd records the jobs in a MariaDB server of this folder. The run has 150 rounds, or $rounds.
+# accounting=yes slurmdbd records the jobs in a MariaDB server of this folder. With limits=yes as well, the controller
+# enforces the limits of this user's association with the account `tests`. The run has 150 rounds, or $rounds.
 . "$(dirname "$0")/../e2e/lib.sh"
 
 leave_out() {
@@ -51,7 +52,8 @@ if [ -n "${accounting:-}" ]; then
     store="slurmdbd
 AccountingStorageHost=127.0.0.1
 AccountingStoragePass=$here/slurm/munge.sock
-AccountingStoragePort=$(port)"
+AccountingStoragePort=$(port)${limits:+
+AccountingStorageEnforce=associations,limits}"
 fi
 cat >slurm/slurm.conf <<CONF
 ClusterName=test
@@ -95,6 +97,12 @@ wait_for [ -S slurm/munge.sock ]
 if [ -n "${accounting:-}" ]; then
     export MYSQL_UNIX_PORT="$here/slurm/db.sock"
     mkdir slurm/db
+    # slurmdbd computes limits in procedures, which MariaDB keeps in its own tables.
+    tables=/usr/share/mysql/mysql_system_tables.sql
+    [ -r $tables ] || leave_out "needs $tables"
+    { printf 'create database mysql;\nuse mysql;\n' && cat $tables; } |
+        mariadbd --no-defaults --user="$(id -un)" --datadir="$here/slurm/db" --bootstrap >slurm/db.out 2>&1 ||
+        fail "no tables of MariaDB: $(tail -n 2 slurm/db.out)"
     mariadbd --no-defaults --user="$(id -un)" --datadir="$here/slurm/db" --socket="$MYSQL_UNIX_PORT" \
         --pid-file="$here/slurm/db.pid" --skip-networking --skip-grant-tables >slurm/db.out 2>&1 &
     started="$started $!"
@@ -103,7 +111,7 @@ AuthType=auth/munge
 AuthInfo=socket=$here/slurm/munge.sock
 DbdHost=$host
 DbdAddr=127.0.0.1
-DbdPort=${store##*=}
+DbdPort=$(echo "$store" | sed -n 's/^AccountingStoragePort=//p')
 SlurmUser=$(id -un)
 StorageType=accounting_storage/mysql
 StorageUser=root
@@ -120,6 +128,10 @@ CONF
     wait_for has_cluster
     ! gone $dbd || leave_out "slurmdbd ends: $(tail -n 1 slurm/dbd.out)"
     sacctmgr --immediate add cluster test >>slurm/dbd.out 2>&1
+    if [ -n "${limits:-}" ]; then
+        sacctmgr --immediate add account tests >>slurm/dbd.out 2>&1
+        sacctmgr --immediate add user "$(id -un)" account=tests >>slurm/dbd.out 2>&1
+    fi
 fi
 controller() {
     slurmctld -D -i >slurm/ctld.out 2>&1 &

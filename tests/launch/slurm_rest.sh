@@ -42,6 +42,7 @@ grep -q "^POST $api/slurm/v0.0.40/job/submit" out || fail "not the request"
 
 # Slurm's own refusal, a token that has expired, and an address that would show the token to the network.
 expect_error 3 'nvalid partition' diloco launch tiny.toml --store cut --set launch.queue=nowhere
+says '; check launch.queue'
 short=$(new_token 1)
 sed "s|'$token'|'$short'|" broken/diloco >old
 chmod 700 old
