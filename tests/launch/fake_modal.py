@@ -3,9 +3,11 @@
 `modal` of the calls that launch makes.
 
 A sandbox is a process of this machine, whose environment begins empty. The folder MODAL_FAKE has requests.jsonl, each
-call of the module; sandboxes/<id>/ with name, pid, exit, tags and log; and fault: while it exists, the command fails.
-While no-token exists, it fails as modal 1.6.4 does without a token."""
+call of the module; sandboxes/<id>/ with name, begun, pid, exit, tags and log; and fault: while it exists, the command
+fails. The file clock has the seconds that Modal's clock is ahead of this machine's. While no-token exists, it fails as
+modal 1.6.4 does without a token."""
 import contextlib
+import datetime
 import json
 import os
 import pathlib
@@ -13,10 +15,12 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 import types
 
 folder = pathlib.Path(os.environ["MODAL_FAKE"])
 sandboxes = folder / "sandboxes"
+UTC = datetime.timezone.utc
 
 
 def record(call, args=(), kwargs=None):
@@ -26,8 +30,8 @@ def record(call, args=(), kwargs=None):
 
 
 def errors():
-    names = ("Error", "AlreadyExistsError", "ConnectionError", "InternalError", "InvalidError", "NotFoundError",
-             "ResourceExhaustedError", "ServiceError", "TimeoutError")
+    names = ("Error", "AlreadyExistsError", "ConnectionError", "InternalError", "InvalidError", "LogsFetchError",
+             "NotFoundError", "ResourceExhaustedError", "ServiceError", "TimeoutError")
     base = type("Error", (Exception,), {})
     return types.SimpleNamespace(**{name: base if name == "Error" else type(name, (base,), {}) for name in names})
 
@@ -74,28 +78,31 @@ class Secret:
 
 
 class Logs:
-    def __init__(self, log):
-        self.log = log
+    """The log has a line for each entry, written a microsecond after the one before. As in modal 1.6.4 there is no call
+    that follows, and a range of 35 days at most."""
 
-    def entries(self):
+    def __init__(self, sandbox):
+        self.log, self.begun = sandbox / "log", sandbox / "begun"
+
+    def fetch(self, *, since, until=None):
+        record("Sandbox.logs.fetch", (), {"since": since, "until": until})
+        until = until or datetime.datetime.now(UTC)
+        if until - since > datetime.timedelta(days=35):
+            raise exception.LogsFetchError("Time range cannot exceed 35 days.")
+        ahead = int((folder / "clock").read_text("ascii")) if (folder / "clock").exists() else 0
+        at = datetime.datetime.fromtimestamp(float(self.begun.read_text("ascii")) + ahead, UTC)
         with open(self.log, encoding="utf-8", errors="replace") as lines:
             for line in lines:
-                yield types.SimpleNamespace(message=line)
-
-    def fetch(self, **kwargs):
-        record("Sandbox.logs.fetch", (), kwargs)
-        return self.entries()
-
-    def stream(self, **kwargs):
-        record("Sandbox.logs.stream", (), kwargs)
-        return self.entries()
+                at += datetime.timedelta(microseconds=1)
+                if since <= at <= until and line.endswith("\n"):  # not one that is being written
+                    yield types.SimpleNamespace(message=line, timestamp=at)
 
 
 class Sandbox:
     def __init__(self, object_id):
         self.object_id = object_id
         self.folder = sandboxes / object_id
-        self.logs = Logs(self.folder / "log")
+        self.logs = Logs(self.folder)
 
     @staticmethod
     def from_name(*args, **kwargs):
@@ -123,6 +130,7 @@ class Sandbox:
         sandboxes.mkdir(exist_ok=True)
         sandbox = Sandbox(f"sb-{1 + len(list(sandboxes.iterdir()))}")
         sandbox.folder.mkdir()
+        (sandbox.folder / "begun").write_text(str(time.time()), "ascii")
         (sandbox.folder / "name").write_text(f"{app}/{name}", "utf-8")
         variables = {"PATH": os.environ["PATH"], **env}
         for secret in secrets:

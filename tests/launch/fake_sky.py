@@ -3,8 +3,9 @@
 
 A managed job is a process of this machine. The folder SKY_FAKE has requests.jsonl, the arguments of each call; jobs/<id>/
 with name, pid, exit, cancelled and log; and fault: while it exists, each call fails. no-cancel has the id of a job that
-cannot be cancelled. A job of H200:8 finds no machine. With no-cloud no cloud is enabled; the words of that error, and of the one
-before a first job, are those of SkyPilot 0.14.1 without a cloud."""
+cannot be cancelled; clock has the hours that SkyPilot's clock is ahead of this machine's. A job of H200:8 finds no
+machine. With no-cloud no cloud is enabled; the words of that error, and of the one before a first job, are those of
+SkyPilot 0.14.1 without a cloud."""
 import argparse
 import json
 import os
@@ -12,6 +13,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import time
 
 folder = pathlib.Path(os.environ["SKY_FAKE"])
 jobs = folder / "jobs"
@@ -58,7 +60,10 @@ def queue(args):
     assert args.all and args.output == "json"
     if not jobs.exists():  # there is no jobs controller before the first job
         sys.exit("sky.exceptions.ClusterNotUpError: No in-progress managed jobs.")
+    hours = float((folder / "clock").read_text("ascii")) if (folder / "clock").exists() else 0
+    now = time.time() + 3600 * hours
     rows = [{"job_id": int(job.name), "job_name": (job / "name").read_text("utf-8"), "status": status(job),
+             "submitted_at": now - 1, "start_at": now, "end_at": now if (job / "exit").exists() else None,
              "failure_reason": REASONS.get(status(job))}
             for job in sorted(jobs.glob("*"), key=lambda job: -int(job.name))]
     print("Fetching managed job statuses...")

@@ -39,9 +39,23 @@ expect_error 3 'modal: moon is no region; check launch.region' \
 expect_error 3 'may have 4 GPUs of type B200; ask for a higher quota, or take another machine or region' \
     diloco launch tiny.toml --store "$store" --set launch.gpus=8 --set launch.gpu_type=B200
 launch_again
+diloco launch logs "$store" --rank 0 --follow >followed 2>followed.err &
+following=$!
+started="$started $following"
+wait_for [ -s followed ] # an outage would end it before
 kill_in_outage name
 expect 0 diloco launch logs "$store" --rank 1
 grep -q . out || fail "no output of r1"
+
+# A log that was followed is whole, without repetitions. It is the same one if Modal's clock is hours off.
+wait "$following" || fail "a log cannot be followed: $(cat followed.err)"
+for ahead in 0 21600 -21600; do
+    echo $ahead >api/clock
+    expect 0 diloco launch logs "$store" --rank 0
+    cmp followed out || fail "another output of r0 with a clock that is $ahead s ahead"
+done
+expect 0 diloco launch logs "$store" --rank 0 --follow
+cmp followed out || fail "another output of r0 by --follow after its end"
 no_secret_elsewhere
 long_logs "api/sandboxes/$(of_rank_1 id)/log"
 

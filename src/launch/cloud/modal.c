@@ -24,7 +24,7 @@ enum { SCRIPT_MAX = 16 << 20, ANSWER_MAX = 16 << 20, DAY_S = 86400, CODE_TIMEOUT
 /* The script, line by line. write_script appends the request as `asked`. An entry of the answers is
  * {"id"}, {"error", "again", "full"}, {"id", "code", "stopped", "gone"}, or {"other"}. */
 static const char *const script[] = {
-    "import datetime, json",
+    "import datetime, json, time",
     "import modal",
     "",
     "app = modal.App(\"diloco-launch\")",
@@ -78,16 +78,27 @@ static const char *const script[] = {
     "        sandbox.terminate()",
     "    return {\"id\": job[\"id\"]}",
     "",
-    /* No sandbox is older than `begin`, so all of its output is printed. */
+    /* Modal permits 35 days from `since` to `until`. A day after this machine's time is late enough
+     * also if Modal's clock is hours ahead. Output is read on from the last entry's own time, of
+     * which `seen` entries were printed. */
     "def logs(job, follow):",
     "    sandbox = modal.Sandbox.from_id(job[\"id\"])",
-    "    begin = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)",
-    "    if follow and runs(sandbox):",
-    "        entries = sandbox.logs.stream()",
-    "    else:",
-    "        entries = sandbox.logs.fetch(since=begin)",
-    "    for entry in entries:",
-    "        print(entry.message, end=\"\", flush=True)",
+    "    day = datetime.timedelta(days=1)",
+    "    since, seen, more = None, 0, True",
+    "    while more:",
+    "        more = follow and runs(sandbox)",
+    "        until = datetime.datetime.now(datetime.timezone.utc) + day",
+    "        skip = seen",
+    "        for entry in sandbox.logs.fetch(since=since or until - 34 * day, until=until):",
+    "            if entry.timestamp != since:",
+    "                since, seen, skip = entry.timestamp, 0, 0",
+    "            if skip:",
+    "                skip -= 1",
+    "                continue",
+    "            seen += 1",
+    "            print(entry.message, end=\"\", flush=True)",
+    "        if more:",
+    "            time.sleep(2)",
     "",
     "def answer(job):",
     "    try:",
