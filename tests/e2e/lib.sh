@@ -123,15 +123,17 @@ gone() {
     ! kill -0 "$1" 2>/dev/null
 }
 
-# long_output FILE COMMAND…: 100 MB are appended to FILE, which COMMAND prints. It does so in less memory than they have
-# bytes, in order and to the last line. A sanitizer needs more addresses than that limit.
+# long_output FILE COMMAND…: 100 MB, or LONG_OUTPUT_MB, are appended to FILE, which COMMAND prints. It does so in less
+# memory than 100 MB, in order and to the last line. A sanitizer needs more addresses than that limit.
 long_output() {
     long_file=$1
     shift
-    seq 1 3072 | awk '{ printf "%08d%032759d\n", $1, 0 }' >>"$long_file"
-    ({ sanitized || ulimit -v 90000; } && "$@") >long 2>err || fail "no output of 100 MB: $(tail -c 300 err)"
-    [ "$(tail -n 3072 long | cksum)" = "$(tail -n 3072 "$long_file" | cksum)" ] ||
-        fail "the output of 100 MB is not whole, or not in order"
+    long_lines=$((${LONG_OUTPUT_MB:-100} * 3072 / 100))
+    seq 1 $long_lines | awk '{ printf "%08d%032759d\n", $1, 0 }' >>"$long_file"
+    ({ sanitized || ulimit -v 90000; } && "$@") >long 2>err ||
+        fail "no output of ${LONG_OUTPUT_MB:-100} MB: $(tail -c 300 err)"
+    [ "$(tail -n $long_lines long | cksum)" = "$(tail -n $long_lines "$long_file" | cksum)" ] ||
+        fail "the output of ${LONG_OUTPUT_MB:-100} MB is not whole, or not in order"
     rm long
 }
 
