@@ -31,6 +31,9 @@ state() { # RANK
     sed 's/.*"replicas":\[//' status.json | tr '{}' '\n\n' | sed -n "s/.*\"rank\":$1,.*\"state\":\"\([A-Z]*\)\".*/\1/p"
 }
 is_state() { [ "$(state "$1")" = "$2" ]; }
+run_is_complete() {
+    ended "$(folder 0 0)" && ended "$(folder 1 0)"
+}
 launcher() {
     diloco launch tiny.toml --store cut "$@" >launch.out 2>launch.err &
     launcher=$!
@@ -92,6 +95,10 @@ long_output "$(find cut.launch -path "*-r0-*/log" | sort | tail -1)" diloco laun
 # On a complete run nothing is started.
 expect 0 diloco launch tiny.toml --store cut
 [ "$(folder 0 2)$(folder 1 2)" = "" ] || fail "replicas were started for a complete run"
+expect 0 diloco launch cancel cut
+[ "$(cat out)" = 'the run is complete, and no replica runs: nothing was stopped' ] || fail "not said that it is complete"
+expect 0 diloco launch status cut
+! grep -q 'cancelled' out || fail "a complete run is marked as cancelled: $(cat out)"
 
 # A machine that is taken away sends SIGTERM to each process, more than once. The replica saves and ends by itself.
 # It is started again.
@@ -143,6 +150,9 @@ wait "$launcher" || code=$?
 [ $code = 130 ] || fail "an interrupted launch ends with $code"
 grep -q 'the replicas run on. The same command follows them again: diloco launch tiny.toml --store cut' launch.err ||
     fail "not said how to come back: $(cat launch.err)"
+wait_for run_is_complete
+expect 0 diloco launch cancel cut # the book has no end of these replicas yet
+grep -q '^the run is complete, and no replica runs' out || fail "not said that it is complete: $(cat out)"
 expect 0 diloco launch collect cut
 [ "$(digest cut)" = "$want" ] || fail "the replicas have not finished by themselves"
 
@@ -157,6 +167,8 @@ rm -rf bad bad.launch
 expect_error 1 'r0: FAILED: exit code 7' diloco launch tiny.toml --store bad --set launch.binary=false.sh
 expect 0 diloco launch logs bad --rank 1
 [ "$(cat out)" = 'no luck' ] || fail "not its output"
+expect 0 diloco launch cancel bad
+grep -q '^no replica was running' out || fail "replicas that failed before were asked to stop: $(cat out)"
 
 # Restarts have an end.
 cat >killed.sh <<'SH'

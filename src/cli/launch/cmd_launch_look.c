@@ -306,15 +306,41 @@ static void warn(void *user, const char *line)
     fprintf(stderr, "diloco: %s\n", line);
 }
 
-/* The book is marked as cancelled, so no launcher starts the replicas again. */
+/* Returns true if no replica runs, and none may run. The book alone decides, except for a complete
+ * run: its replicas end by themselves, so the executor is asked. */
+static bool is_over(const dl_launched *l, const dl_control *control)
+{
+    if (l->done && (dl_control_poll(control) || dl_orphans_poll(control))) return false;
+    for (size_t i = 0; i < DL_JOBS_MAX; i++) {
+        const dl_book_rank *r = &l->book.ranks[i];
+        if (r->started && (!dl_job_is_over(r->job.state) || *r->orphan.id)) return false;
+    }
+    return true;
+}
+
+/* The book is marked as cancelled, so no launcher starts the replicas again. A complete run needs
+ * no mark. */
+static diloco_status cancel(dl_launched *l)
+{
+    dl_control control = dl_launched_control(l);
+    if (l->done && is_over(l, &control)) {
+        printf("the %s is complete, and no replica runs: nothing was stopped\n", control.what);
+        return DILOCO_OK;
+    }
+    control.on_notice = warn;
+    DL_TRY(dl_control_cancel(&control));
+    if (!l->done && is_over(l, &control))
+        printf("no replica was running, and none is started before the next diloco launch\n");
+    else
+        printf("every replica was asked to stop; diloco launch collect waits for them\n");
+    return DILOCO_OK;
+}
+
 static diloco_status cmd_launch_cancel(const dl_args *args)
 {
     dl_launched l;
     DL_TRY(dl_launched_open(&l, args));
-    dl_control control = dl_launched_control(&l);
-    control.on_notice = warn;
-    const diloco_status status = dl_control_cancel(&control);
-    if (!status) printf("every replica was asked to stop; diloco launch collect waits for them\n");
+    const diloco_status status = cancel(&l);
     dl_launched_close(&l);
     return status;
 }
