@@ -203,4 +203,21 @@ static inline fixture *begin(const char *name, uint32_t n, const char *restarts)
     return &f;
 }
 
+/* Write a record as another launcher would have. */
+static inline void add_record(const dl_book *book, const char *text)
+{
+    char key[40];
+    bool taken;
+    const dl_span span = {text, strlen(text)};
+    snprintf(key, sizeof key, "launch/%010llu.json", (unsigned long long)book->next);
+    CHECK_OK(dl_store_create(book->store, key, &span, 1, &taken, DL_NEVER));
+}
+
+/* Read the book as a command that has just begun. */
+static inline void open_again(fixture *f, const char *name)
+{
+    dl_book_close(&f->book);
+    CHECK_OK(dl_book_open(&f->book, scratch_path(name), run, &fake));
+}
+
 #endif

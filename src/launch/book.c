@@ -145,7 +145,7 @@ static diloco_status fold_start(dl_book *book, dl_json_value record)
         r->orphan_runs = r->orphan_ran = false;
         r->processes_before = -1;
         r->started = true;
-        r->again = r->waits_long = false;
+        r->again = r->waits_long = r->unnamed_said = false;
         r->waits_since = 0;
         r->started_at = at;
         r->ended_at = 0;

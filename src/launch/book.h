@@ -46,6 +46,8 @@ typedef struct dl_book_rank {
      * the wait was reported. */
     dl_time waits_since;
     bool waits_long;
+    /* The wait for the launcher that announced it was reported. */
+    bool unnamed_said;
     /* The last generation that was lost, which may still run. An empty id: none, or it has
      * ended. */
     dl_job orphan;

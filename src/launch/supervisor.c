@@ -5,12 +5,10 @@
 
 #include "launch/orphans.h"
 #include "launch/rank.h"
+#include "launch/unnamed.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-/* The longest time in seconds between two looks for the names of announced replicas. */
-enum { NAMES_PERIOD = 5 };
 
 /* Is it an error that may pass by itself, so that the replicas are not given up? */
 static bool may_pass(diloco_status status)
@@ -91,19 +89,6 @@ static void judge_wait(const dl_control *c, const dl_job *job)
                      job->message, c->what);
 }
 
-/* Say why a rank is PENDING that another launcher has announced and not named. A command that has
- * just begun cannot know whether that launcher is at work. */
-static void explain_unnamed(const dl_control *c)
-{
-    for (size_t i = 0; i < DL_JOBS_MAX; i++) {
-        dl_book_rank *r = &c->book->ranks[i];
-        if (strcmp(r->by, c->book->by) == 0 || !dl_rank_is_unnamed(r)) continue;
-        dl_job_set(&r->job, r->job.state, -1,
-                   "it may run: its launcher is at work, or ended before it recorded the start. "
-                   "diloco launch or launch cancel looks for it by its name");
-    }
-}
-
 /* The book comes before the memory: after an error of the store the change is seen again at the
  * next poll. Only changes of the state are written, not those of the message. A record of another
  * launcher that was read meanwhile comes before what was polled. */
@@ -111,7 +96,7 @@ diloco_status dl_control_poll(const dl_control *c)
 {
     dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
     if (!jobs) return dl_fail(DILOCO_ENOMEM, "not enough memory to look at the replicas");
-    explain_unnamed(c);
+    dl_unnamed_explain(c);
     const size_t n = gather(jobs, c->book);
     diloco_status status = n ? c->executor->poll(c->spec, jobs, n) : DILOCO_OK;
     for (size_t i = 0; !status && i < n; i++) {
@@ -145,22 +130,6 @@ static bool is_overdue(const dl_control *c, const dl_job *job)
            c->spec->config->launch_lost_after_s;
 }
 
-/* Return an error if the backend has given an id that its executor would not accept from the book.
- * The id is cleared. */
-static diloco_status check_ids(const dl_control *c, dl_job *jobs, size_t n)
-{
-    diloco_status status = DILOCO_OK;
-    for (size_t i = 0; i < n; i++) {
-        if (!*jobs[i].id || c->executor->is_id(&jobs[i])) continue;
-        status = dl_fail(DILOCO_EPROTO,
-                         "%s was started, but its id \"%.100s\" is invalid: stop it "
-                         "by its name",
-                         jobs[i].name, jobs[i].id);
-        jobs[i].id[0] = '\0';
-    }
-    return status;
-}
-
 /* May the replicas that were refused wait, so that the launch continues without them? Not at a
  * first start with too few others: the mistake may be in the settings, and a person is there. */
 static bool can_wait(const dl_control *c, const dl_job *jobs, size_t n)
@@ -183,7 +152,7 @@ static diloco_status launch_jobs(const dl_control *c, dl_job *jobs, size_t n)
     diloco_status status = c->executor->launch(c->spec, jobs, n);
     char why[1024];
     snprintf(why, sizeof why, "%s", status ? diloco_error_text() : "");
-    const diloco_status named = check_ids(c, jobs, n);
+    const diloco_status named = dl_unnamed_check_ids(c, jobs, n);
     if (named && !status) snprintf(why, sizeof why, "%s", diloco_error_text());
     if (!status) status = named;
     DL_TRY(dl_book_handles(c->book, jobs, n));
@@ -313,34 +282,20 @@ bool dl_control_is_stuck(const dl_control *c)
     return false;
 }
 
-/* Give other launchers time to name the ranks that they have announced. The wait is said once. */
-static diloco_status await_names(const dl_control *c, bool *said)
-{
-    const double period = dl_control_period(c);
-    if (!*said)
-        dl_control_print(c,
-                         "another launcher has announced replicas and not recorded their start: "
-                         "it is at work, or has ended; waiting for it, at most %.0f s",
-                         dl_seconds(DL_ADOPT_AFTER));
-    *said = true;
-    if (!dl_control_pause(c, period < NAMES_PERIOD ? period : NAMES_PERIOD))
-        return dl_fail(DILOCO_EINTERRUPTED, "no longer waiting for another launcher");
-    return DILOCO_OK;
-}
-
 /* A "cancel" of another launcher counts, so the book is read first. This may be the only look for a
  * long time, so it takes over what an interrupted launcher has announced. */
 diloco_status dl_control_start(const dl_control *c)
 {
-    for (bool said = false;;) {
+    for (;;) {
         DL_TRY(read_book(c));
         if (c->book->cancelled)
             return dl_fail(DILOCO_EINTERRUPTED, "the launch was cancelled meanwhile");
+        if (!dl_control_is_spent(c)) DL_TRY(dl_unnamed_look(c));
         const bool waits = !dl_control_is_spent(c) && dl_control_has_unnamed(c, true);
         dl_orphans_stop_lost(c);
         DL_TRY(start_missing(c));
         if (!waits) return DILOCO_OK;
-        DL_TRY(await_names(c, &said));
+        DL_TRY(dl_unnamed_pause(c));
     }
 }
 
@@ -360,36 +315,12 @@ static diloco_status stop_jobs(const dl_control *c, bool waiting)
     return status;
 }
 
-/* Find the unnamed ranks by their names, so that they can be stopped. One that is not found is LOST
- * once its launcher has had the time to start it. If that launcher names it later, it is an orphan,
- * and is stopped as such. */
-static diloco_status find_unnamed(const dl_control *c)
-{
-    size_t n = 0;
-    dl_job *jobs = calloc(DL_JOBS_MAX, sizeof *jobs);
-    if (!jobs) return dl_fail(DILOCO_ENOMEM, "not enough memory to look for replicas");
-    for (size_t i = 0; i < DL_JOBS_MAX; i++)
-        if (dl_rank_is_unnamed(&c->book->ranks[i])) jobs[n++] = c->book->ranks[i].job;
-    diloco_status status = n ? c->executor->find(c->spec, jobs, n) : DILOCO_OK;
-    if (!status) status = check_ids(c, jobs, n);
-    for (size_t i = 0; !status && i < n; i++) {
-        const dl_book_rank *r = &c->book->ranks[jobs[i].rank];
-        status = dl_book_handles(c->book, &jobs[i], 1);
-        if (status || !dl_rank_is_unnamed(r) || !dl_rank_is_abandoned(c, r)) continue;
-        dl_job_set(&jobs[i], DL_JOB_LOST, -1, "no job has its name");
-        dl_control_print_state(c, &jobs[i]);
-        status = dl_book_state(c->book, &jobs[i]);
-    }
-    free(jobs);
-    return status;
-}
-
 /* Stop replicas as stop_jobs does, also those that are found by their names. An error of the search
  * is returned after the others were stopped. */
 static diloco_status stop_all(const dl_control *c, bool waiting)
 {
     char why[1024];
-    const diloco_status found = find_unnamed(c);
+    const diloco_status found = dl_unnamed_find(c, true);
     snprintf(why, sizeof why, "%s", found ? diloco_error_text() : "");
     DL_TRY(stop_jobs(c, waiting));
     return found ? dl_fail(found, "%s", why) : DILOCO_OK;
@@ -405,7 +336,7 @@ static diloco_status stop_named(const dl_control *c)
     for (size_t i = 0; i < DL_JOBS_MAX; i++)
         before[i] = *c->book->ranks[i].job.id != '\0';
     diloco_status status = read_book(c);
-    if (!status && c->book->cancelled) status = find_unnamed(c);
+    if (!status && c->book->cancelled) status = dl_unnamed_find(c, true);
     const size_t all = status || !c->book->cancelled ? 0 : gather(jobs, c->book);
     size_t n = 0;
     for (size_t i = 0; i < all; i++)
@@ -420,14 +351,14 @@ static diloco_status stop_named(const dl_control *c)
 diloco_status dl_control_cancel(const dl_control *c)
 {
     char why[1024];
-    bool said = false;
     DL_TRY(dl_book_cancel(c->book));
     diloco_status status = stop_all(c, false);
     snprintf(why, sizeof why, "%s", status ? diloco_error_text() : "");
     DL_TRY(dl_orphans_stop(c, true));
     if (status) return dl_fail(status, "%s", why);
     while (!status && c->book->cancelled && dl_control_has_unnamed(c, false)) {
-        status = await_names(c, &said);
+        dl_unnamed_report(c, "none is left running");
+        status = dl_unnamed_pause(c);
         if (!status) status = stop_named(c);
     }
     return status;
@@ -514,6 +445,7 @@ static diloco_status look(const dl_control *c, bool *done, bool *idle)
     DL_TRY(c->is_done(c->user, done));
     if (!c->book->cancelled && !*done) {
         DL_TRY(stop_containers(c));
+        if (!dl_control_is_spent(c)) DL_TRY(dl_unnamed_look(c));
         DL_TRY(start_missing(c));
     }
     /* A cancel may have come while replicas were started. */

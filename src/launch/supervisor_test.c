@@ -348,116 +348,6 @@ TEST(container_that_is_started_more_often_than_restarts_permit_is_given_up)
     check_container("again", "600", many, "its container has been started 3 times");
 }
 
-/* Announce r0 and r1 as another launcher, which was killed after it started r0. */
-static fixture *begin_half_started(const char *name)
-{
-    static const uint32_t ranks[] = {0, 1};
-    fixture *f = begin(name, 2, "0");
-    CHECK_OK(dl_book_start(&f->book, ranks, 2, 0, ""));
-    memset(f->book.by, '0', 32);
-    launches[0][0] = 1;
-    fate[0][0] = DL_JOB_RUNNING;
-    return f;
-}
-
-/* Let the launcher that announced r0 and r1 have had its time. */
-static void abandon(fixture *f)
-{
-    for (int r = 0; r < 2; r++)
-        f->book.ranks[r].start_seen -= 61 * DL_SECOND;
-}
-
-static int waits; /* lines that say that a command waits for another launcher */
-static void (*during_wait)(void);
-
-/* The command waits: let that launcher have had its time. */
-static void end_wait(void *user, const char *line)
-{
-    if (!strstr(line, "waiting for it, at most 60 s")) return;
-    const fixture *f = user;
-    waits++;
-    CHECK_INT(DL_JOB_PENDING, f->book.ranks[1].job.state); /* it may be started now */
-    CHECK_INT(0, launches[1][0]);
-    if (during_wait) during_wait();
-    during_wait = NULL;
-    abandon(user);
-}
-
-static void abandon_during_wait(fixture *f)
-{
-    waits = 0;
-    f->control.user = f;
-    f->control.on_notice = end_wait;
-}
-
-TEST(cancel_stops_a_replica_that_was_started_and_not_recorded)
-{
-    fixture *f = begin_half_started("half");
-    abandon_during_wait(f);
-    CHECK_OK(dl_control_cancel(&f->control));
-    CHECK_INT(1, waits);
-    CHECK_INT(1, cancels[0]);
-    CHECK_INT(DL_JOB_LOST, f->book.ranks[1].job.state);
-    CHECK_STATUS(DILOCO_EINTERRUPTED, dl_control_follow(&f->control));
-    CHECK_INT(DL_JOB_CANCELLED, f->book.ranks[0].job.state);
-    CHECK_INT(0, launches[1][0]);
-    dl_book_close(&f->book);
-}
-
-/* The backend does not keep names apart, so that taking over early would start a replica twice. */
-TEST(announcement_is_taken_over_by_this_clock_alone)
-{
-    static const double differs[] = {-3600, 3600}; /* the clock of the other launcher */
-    dl_executor careless = fake;
-    careless.caps.exactly_once = false;
-    for (int i = 0; i < 2; i++) {
-        fixture *f = begin_half_started(i ? "ahead" : "behind");
-        f->control.executor = &careless;
-        for (int r = 0; r < 2; r++)
-            f->book.ranks[r].started_at += differs[i];
-        abandon_during_wait(f);
-        CHECK_OK(dl_control_start(&f->control));
-        CHECK_INT(1, waits);
-        CHECK_INT(1, launches[1][0]);
-        dl_book_close(&f->book);
-    }
-}
-
-/* Write a record as another launcher would have. */
-static void add_record(const dl_book *book, const char *text)
-{
-    char key[40];
-    bool taken;
-    const dl_span span = {text, strlen(text)};
-    snprintf(key, sizeof key, "launch/%010llu.json", (unsigned long long)book->next);
-    CHECK_OK(dl_store_create(book->store, key, &span, 1, &taken, DL_NEVER));
-}
-
-/* Read the book as a command that has just begun. */
-static void open_again(fixture *f, const char *name)
-{
-    dl_book_close(&f->book);
-    CHECK_OK(dl_book_open(&f->book, scratch_path(name), run, &fake));
-}
-
-TEST(launcher_that_looks_once_takes_over_an_old_announcement)
-{
-    dl_executor careless = fake;
-    careless.caps.exactly_once = false;
-    fixture *f = begin("old-start", 2, "0");
-    add_record(&f->book, "{\"format\":1,\"what\":\"start\",\"at\":1000,\"by\":\"another\","
-                         "\"generation\":0,\"ranks\":[0,1],\"why\":\"\"}");
-    open_again(f, "old-start");
-    f->control.executor = &careless;
-    abandon_during_wait(f);
-    CHECK_OK(dl_control_start(&f->control));
-    CHECK_INT(1, waits);
-    CHECK_INT(1, launches[0][0] * launches[1][0]);
-    stop = 1; /* nothing is left to wait for */
-    CHECK_OK(dl_control_start(&f->control));
-    dl_book_close(&f->book);
-}
-
 TEST(launcher_that_looks_once_starts_a_failed_replica_after_its_pause)
 {
     static const int differs[] = {-700, 700, -900, 900}; /* the recorded end, from now on */
@@ -478,38 +368,6 @@ TEST(launcher_that_looks_once_starts_a_failed_replica_after_its_pause)
         CHECK_INT(i >= 2, launches[0][1]); /* the pause is 800 s */
         dl_book_close(&f->book);
     }
-}
-
-TEST(poll_names_a_replica_whose_launcher_ended_before_it_recorded_the_start)
-{
-    fixture *f = begin_half_started("named");
-    CHECK_OK(dl_control_poll(&f->control));
-    CHECK_CONTAINS("it may run", f->book.ranks[0].job.message);
-    dl_book_close(&f->book);
-}
-
-TEST(collect_after_a_cancel_stops_a_replica_that_was_not_recorded_and_ends)
-{
-    fixture *f = begin_half_started("collect-half");
-    CHECK_OK(dl_book_cancel(&f->book));
-    abandon(f);
-    CHECK_OK(dl_control_collect(&f->control, 60));
-    CHECK_INT(1, cancels[0]);
-    CHECK_INT(DL_JOB_CANCELLED, f->book.ranks[0].job.state);
-    CHECK_INT(DL_JOB_LOST, f->book.ranks[1].job.state);
-    dl_book_close(&f->book);
-}
-
-TEST(complete_run_does_not_wait_for_a_replica_that_was_announced_and_not_started)
-{
-    fixture *f = begin_half_started("complete");
-    abandon(f);
-    run_is_done_after = 0;
-    CHECK_OK(dl_control_follow(&f->control));
-    CHECK_INT(DL_JOB_CANCELLED, f->book.ranks[0].job.state); /* no poll has seen it run */
-    CHECK_INT(DL_JOB_LOST, f->book.ranks[1].job.state);
-    CHECK_INT(0, launches[1][0]);
-    dl_book_close(&f->book);
 }
 
 static dl_book other; /* the same book, by another launcher */
@@ -534,29 +392,6 @@ TEST(replica_that_is_started_during_a_cancel_is_stopped)
     CHECK_STATUS(DILOCO_EINTERRUPTED, dl_control_follow(&f->control));
     CHECK_INT(1, launches[0][0]);
     CHECK_INT(1, cancels[0]);
-    dl_book_close(&other);
-    dl_book_close(&f->book);
-}
-
-static void name_r1(void)
-{
-    dl_job job = other.ranks[1].job;
-    launches[1][0]++;
-    snprintf(job.id, sizeof job.id, "id-%s", job.name);
-    CHECK_OK(dl_book_read(&other));
-    CHECK_OK(dl_book_handles(&other, &job, 1));
-}
-
-TEST(cancel_stops_a_replica_whose_launcher_names_it_meanwhile)
-{
-    fixture *f = begin_half_started("named-late");
-    CHECK_OK(dl_book_open(&other, scratch_path("named-late"), run, &fake));
-    during_wait = name_r1;
-    abandon_during_wait(f);
-    CHECK_OK(dl_control_cancel(&f->control));
-    CHECK_INT(1, waits);
-    CHECK_INT(1, cancels[0]);
-    CHECK_INT(1, cancels[1]);
     dl_book_close(&other);
     dl_book_close(&f->book);
 }
@@ -765,14 +600,7 @@ TEST_MAIN(each_rank_is_started_once_and_the_run_ends_when_the_store_says_so,
           an_announced_start_is_launched_by_the_next_launcher,
           container_whose_replica_does_not_begin_is_given_up_after_the_limit,
           container_that_is_started_more_often_than_restarts_permit_is_given_up,
-          cancel_stops_a_replica_that_was_started_and_not_recorded,
-          announcement_is_taken_over_by_this_clock_alone,
-          launcher_that_looks_once_takes_over_an_old_announcement,
           launcher_that_looks_once_starts_a_failed_replica_after_its_pause,
-          cancel_stops_a_replica_whose_launcher_names_it_meanwhile,
-          poll_names_a_replica_whose_launcher_ended_before_it_recorded_the_start,
-          collect_after_a_cancel_stops_a_replica_that_was_not_recorded_and_ends,
-          complete_run_does_not_wait_for_a_replica_that_was_announced_and_not_started,
           replica_that_is_started_during_a_cancel_is_stopped,
           cancel_stops_all_replicas_and_ends_the_launches_that_follow,
           ranks_above_the_wanted_number_are_stopped,
