@@ -80,20 +80,22 @@ static double pause_of(const dl_control *c, const dl_book_rank *r)
     return ldexp(FIRST_PAUSE * dl_control_period(c), (int)r->lost - 1);
 }
 
-/* Is it too early to start a replica again that has failed? A launcher that looks once has just
- * read of the end, so the recorded time counts as well. The clock of the other launcher may be
- * wrong: a restart that is too early does no harm, and one that never comes does. */
-static bool is_pausing(const dl_control *c, const dl_book_rank *r)
+/* A launcher that looks once has just read of the end, so the recorded time counts as well. The
+ * clock of the other launcher may be wrong: a restart that is too early does no harm, and one that
+ * never comes does. */
+double dl_rank_pause(const dl_control *c, const dl_book_rank *r)
 {
-    if (r->again || r->job.state != DL_JOB_FAILED || dl_rank_failed_beside_orphan(r)) return false;
-    const double pause = pause_of(c, r);
-    return dl_seconds(dl_clock_now() - r->end_seen) < pause &&
-           fabs(dl_clock_wall() - r->ended_at) < pause;
+    if (!r->started || r->again || r->job.state != DL_JOB_FAILED || !dl_rank_is_missing(c, r) ||
+        dl_rank_failed_beside_orphan(r))
+        return 0;
+    const double pause = pause_of(c, r), ago = dl_clock_wall() - r->ended_at;
+    if (dl_seconds(dl_clock_now() - r->end_seen) >= pause || fabs(ago) >= pause) return 0;
+    return pause - ago;
 }
 
 /* An orphan that runs has to end first. */
 bool dl_rank_is_wanted(const dl_control *c, const dl_book_rank *r)
 {
     if (dl_rank_failed_beside_orphan(r) && r->orphan_runs) return false;
-    return dl_rank_is_missing(c, r) && !(r->started && is_pausing(c, r));
+    return dl_rank_is_missing(c, r) && dl_rank_pause(c, r) <= 0;
 }

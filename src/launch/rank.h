@@ -33,6 +33,9 @@ bool dl_control_has_enough(const dl_control *control);
 bool dl_rank_may_restart(const dl_control *control, const dl_book_rank *rank);
 /* Returns true if the next generation is to be started, now or after a pause. */
 bool dl_rank_is_missing(const dl_control *control, const dl_book_rank *rank);
+/* Returns the seconds until the next generation of a replica that has failed may be started, by the
+ * recorded time of its end; 0: there is no pause. */
+double dl_rank_pause(const dl_control *control, const dl_book_rank *rank);
 /* Returns true if the next generation is to be started now. */
 bool dl_rank_is_wanted(const dl_control *control, const dl_book_rank *rank);
 

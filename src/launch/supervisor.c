@@ -7,6 +7,7 @@
 #include "launch/rank.h"
 #include "launch/unnamed.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -164,8 +165,9 @@ static diloco_status launch_jobs(const dl_control *c, dl_job *jobs, size_t n)
         DL_TRY(dl_book_state(c->book, &jobs[i]));
     }
     if (status && !named && !may_pass(status) && can_wait(c, jobs, n)) {
-        dl_control_print(c, "replicas that run: %zu; the others are asked for again later",
-                         dl_book_alive(c->book));
+        dl_control_print(
+            c, "replicas that run: %zu; a launch that follows them asks for the others again later",
+            dl_book_alive(c->book));
         return DILOCO_OK;
     }
     return status ? dl_fail(status, "%s", why) : DILOCO_OK;
@@ -268,6 +270,22 @@ static diloco_status start_missing(const dl_control *c)
     return status;
 }
 
+/* Report the replicas that are not started now because of a pause, which this command does not wait
+ * for. A refusal was reported by launch_jobs. */
+static void report_pauses(const dl_control *c)
+{
+    for (uint32_t i = 0; i < c->book->max && !dl_control_is_spent(c); i++) {
+        const dl_book_rank *r = &c->book->ranks[i];
+        const double left = dl_rank_pause(c, r);
+        if (left > 0 && !dl_rank_was_refused(r))
+            dl_control_print(c,
+                             "r%u: %s: %s. It may be started again after a pause, which this "
+                             "command does not wait for: the same command starts it in %.0f s or "
+                             "later",
+                             i, dl_job_state_name(r->job.state), r->job.message, ceil(left));
+    }
+}
+
 /* A replica that succeeded is not stuck: the run decides whether it is complete. One that was
  * refused is, so that the next command asks for it at once. */
 bool dl_control_is_stuck(const dl_control *c)
@@ -294,9 +312,11 @@ diloco_status dl_control_start(const dl_control *c)
         const bool waits = !dl_control_is_spent(c) && dl_control_has_unnamed(c, true);
         dl_orphans_stop_lost(c);
         DL_TRY(start_missing(c));
-        if (!waits) return DILOCO_OK;
+        if (!waits) break;
         DL_TRY(dl_unnamed_pause(c));
     }
+    report_pauses(c);
+    return DILOCO_OK;
 }
 
 /* ---- stopping */

@@ -29,7 +29,8 @@ bool dl_control_is_stuck(const dl_control *control);
 
 /* dl_control_start reads the book and starts the missing replicas once. It waits for none of them.
  * But it waits, at most about a minute, for replicas that another launcher has announced and not
- * recorded as started, and takes them over then.
+ * recorded as started, and takes them over then. on_notice gets a line about each replica that is
+ * not started because of its pause.
  * Returns DILOCO_EINTERRUPTED if the launch was cancelled, or an error of the store or the
  * executor. */
 DL_MUST_CHECK diloco_status dl_control_start(const dl_control *control);

@@ -181,6 +181,20 @@ expect_error 1 'r0: LOST: killed by signal 9' diloco launch tiny.toml --store ba
     --set run.replicas=1 --set launch.binary=killed.sh --set launch.restarts=2
 [ "$(find bad.launch -maxdepth 1 -name 'diloco-*-r0-g*' | wc -l)" = 3 ] || fail "not started three times"
 
+# Its store did not answer: --detach does not wait for the pause, and says so.
+printf '#!/bin/sh\nexit 4\n' >four.sh
+chmod +x four.sh
+detach() {
+    expect 0 diloco launch tiny.toml --store four --replicas 1 --set run.replicas=1 --set launch.binary=four.sh \
+        --set launch.poll=100 --detach
+}
+detach
+has_failed() { diloco launch status four | grep -q '^r0 *FAILED '; }
+wait_for has_failed
+detach
+grep -q '^r0: FAILED: exit code 4. It may be started again after a pause, which this command does not wait for: ' out ||
+    fail "not said that r0 has a pause: $(cat out)"
+
 # One that runs too long.
 cat >long.sh <<'SH'
 #!/bin/sh
