@@ -38,6 +38,7 @@ typedef struct crew {
     const dl_buf *created;  /* the line with the traffic of creating the run; NULL: no such line */
     dl_report report;
     bool complete; /* the run was, before anything was started */
+    bool is_first; /* this command found no run, so no name that the run has is of this machine */
 } crew;
 
 /* Values that the program chooses have the origin "chosen", so they do not count as a person's. */
@@ -252,7 +253,7 @@ static diloco_status run_named(crew *c, bool join)
     else if (join && dl_swarm_is(c->config))
         dl_swarm_names(c->names, c->n, c->config);
     else
-        DL_TRY(dl_names_choose(c->names, c->is_new, c->n, c->config, join));
+        DL_TRY(dl_names_choose(c->names, c->is_new, c->n, c->config, join || c->is_first));
     DL_TRY(write_settings(c));
     DL_TRY(dl_report_open(&c->report, (const dl_replica_name *)c->names, c->n, out,
                           dl_args_has(args, DL_FLAG_QUIET),
@@ -286,12 +287,16 @@ static diloco_status keep_with_the_nodes(dl_config *config)
 
 /* Name, start and watch the replicas, then free all. Everything is allocated before the first
  * process starts, so a lack of memory stops nothing half-way. */
-static diloco_status run(dl_config *config, const dl_args *args, bool join, const dl_buf *created)
+static diloco_status run(dl_config *config, const dl_args *args, bool join, bool is_first,
+                         const dl_buf *created)
 {
     if (dl_swarm_is(config)) DL_TRY(keep_with_the_nodes(config));
     DL_TRY(dl_crew_fill_in(config));
-    crew c = {
-        .config = config, .args = args, .n = (size_t)config->local_replicas, .created = created};
+    crew c = {.config = config,
+              .args = args,
+              .n = (size_t)config->local_replicas,
+              .is_first = is_first,
+              .created = created};
     if (c.n > DL_LAUNCH_MAX)
         return dl_fail(DILOCO_EINVAL, "%zu replicas on one machine are more than %d", c.n,
                        DL_LAUNCH_MAX);
@@ -346,7 +351,7 @@ diloco_status dl_crew_check(const dl_config *config)
 diloco_status dl_crew_run(dl_config *config, const dl_args *args, bool join)
 {
     DL_TRY(dl_crew_check(config));
-    return run(config, args, join, NULL);
+    return run(config, args, join, false, NULL);
 }
 
 /* Keep the last line of the record, which is the traffic of creating the run. Without memory it
@@ -358,16 +363,26 @@ static void keep_line(void *user, const char *line, size_t len)
     if (dl_buf_add(kept, line, len)) dl_buf_clear(kept);
 }
 
+/* Is there no run in the store? Any other error is found when the run is created. Nodes of a run
+ * without a log have random names. */
+static bool has_no_run(const dl_config *config)
+{
+    static dl_config run; /* too large for some stacks */
+    dl_config_init(&run);
+    return !dl_swarm_is(config) && diloco_run_config(&run, config->store) == DILOCO_ENOENT;
+}
+
 /* The run is created in this process, so an error of the store is reported before any replica
- * starts. */
+ * starts. A replica that joins from now on may have a name before those here have theirs. */
 diloco_status dl_crew_create_and_run(dl_config *config, const dl_args *args)
 {
     dl_buf created;
     DL_TRY(dl_crew_check(config));
     dl_buf_init(&created, CREATED_MAX);
     const diloco_train_hooks hooks = {.on_record = keep_line, .user = &created};
+    const bool is_first = has_no_run(config);
     diloco_status status = diloco_train_create_with(config, &hooks);
-    if (!status) status = run(config, args, false, &created);
+    if (!status) status = run(config, args, false, is_first, &created);
     dl_buf_deinit(&created);
     return status;
 }

@@ -14,7 +14,8 @@
 DL_MUST_CHECK diloco_status dl_crew_run(dl_config *config, const dl_args *args, bool join);
 
 /* dl_crew_create_and_run creates the run in this process unless it exists, then runs its replicas
- * here as dl_crew_run does. Returns DILOCO_EDIFFERS if the store has a run with other settings. */
+ * here as dl_crew_run does. In a run that it creates they use no name that another replica took
+ * meanwhile. Returns DILOCO_EDIFFERS if the store has a run with other settings. */
 DL_MUST_CHECK diloco_status dl_crew_create_and_run(dl_config *config, const dl_args *args);
 
 /* Check what concerns the replicas of one machine together, before anything is created or started.

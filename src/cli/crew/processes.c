@@ -322,7 +322,7 @@ static void rename_and_start(state *s, size_t i, const sigset_t *mask)
         return;
     }
     /* The person sees the new name, as lines and folders have it from here on. */
-    snprintf(line, sizeof line, "another machine took the name %s first: this replica is now %s",
+    snprintf(line, sizeof line, "another replica took the name %s first: this replica is now %s",
              before, s->launch->names[i]);
     s->launch->on_notice(s->launch->user, line);
 }
