@@ -10,6 +10,7 @@ command, the variables and the secrets of the request, and PATH; the image is on
     logs/<name>      output of a container
     started          the name of each container that was started
     fault            while this file exists, every request is answered by the number in it
+    hold             while this file exists, no POST is answered
     role             variables that each container has by the role of its machine, NAME=VALUE a line
 
 A fake keeps the semantics that the provider documents. It is no proof of what the provider does."""
@@ -555,6 +556,8 @@ def handler(fake):
                     result = fake.answer(self.command, urllib.parse.unquote(url.path),
                                          urllib.parse.parse_qs(url.query), self.headers, body)
                 status = 200
+                while self.command == "POST" and fake.folder.joinpath("hold").exists():
+                    time.sleep(0.02)
             except Refused as refused:
                 status, result = refused.status, refused.body
             if isinstance(result, (dict, list)):

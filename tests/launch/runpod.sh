@@ -72,6 +72,25 @@ no_secret_elsewhere
 store=$hub/other
 cancels
 
+# A launcher that is killed while RunPod has created a pod and not answered: the next one finds the pod by its name. It
+# waits for no other launcher, and creates no second pod.
+store=$hub/adopted
+creations() { grep -c '"method": "POST"' api/requests.jsonl; }
+before=$(containers)
+posts=$(creations)
+: >api/hold
+launcher --replicas 1 --set run.replicas=1
+created() { [ "$(containers)" != "$before" ]; }
+wait_for created
+kill -9 "$launcher"
+wait_for gone "$launcher"
+rm api/hold
+expect 0 diloco launch tiny.toml --store "$store" --replicas 1 --set run.replicas=1 --detach
+! grep -q 'waiting for it' out || fail "a pod that exists is waited for: $(cat out)"
+expect 0 diloco launch tiny.toml --store "$store" --replicas 1 --set run.replicas=1
+[ $(($(creations) - posts)) = 1 ] || fail "a pod was created twice"
+all_deleted
+
 # A program that fails at once: RunPod starts it again and again, so launch gives it up and deletes its pods.
 expect_error 1 'its replica has not begun for 1 s' diloco launch tiny.toml --store "$hub/never" \
     --set launch.binary=/bin/false --set launch.lost_after=1 --set launch.restarts=1
