@@ -1,6 +1,6 @@
 /* k8s_output_test.c - the end of a replica's output that is kept, and the time for it; a cancel
  * that cannot keep it. */
-#include "launch/cloud/k8s_output.h"
+#include "launch/cloud/k8s/k8s_output.h"
 #include "launch/executor_rows.h"
 
 #include "check.h"

@@ -1,5 +1,5 @@
 /* k8s_output.c - see k8s_output.h. */
-#include "launch/cloud/k8s_output.h"
+#include "launch/cloud/k8s/k8s_output.h"
 
 #include "launch/host.h"
 

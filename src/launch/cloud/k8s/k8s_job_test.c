@@ -1,5 +1,5 @@
 /* k8s_job_test.c - the state of a replica from a Job of Kubernetes and its pods. */
-#include "launch/cloud/k8s_job.h"
+#include "launch/cloud/k8s/k8s_job.h"
 
 #include "check.h"
 

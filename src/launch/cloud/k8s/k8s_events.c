@@ -1,7 +1,7 @@
 /* k8s_events.c - see k8s_events.h. The Job controller writes a warning (FailedCreate) when the API
  * server refuses a pod, for example beyond a ResourceQuota, and tries again. The Job's own status
  * does not say so. */
-#include "launch/cloud/k8s_events.h"
+#include "launch/cloud/k8s/k8s_events.h"
 
 #include <string.h>
 

@@ -7,7 +7,7 @@
  *
  * An index is over when the Job lists it as completed or failed. Until then its newest pod only
  * says whether it waits, starts or runs. */
-#include "launch/cloud/k8s_job.h"
+#include "launch/cloud/k8s/k8s_job.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* kubeconfig.c - see kubeconfig.h. `kubectl config view --raw --minify --flatten` prints the
  * current context with all files that it names, so this file reads no YAML and searches for no
  * file. Texts with credentials are overwritten before they are freed. */
-#include "launch/cloud/kubeconfig.h"
+#include "launch/cloud/k8s/kubeconfig.h"
 
 #include "launch/command.h"
 

@@ -8,11 +8,11 @@
  * A poll costs two requests for each Job, whatever the number of its replicas: the Job, and its
  * pods by label. The objects themselves are written and read in k8s_job.c. */
 #include "base/clock.h"
-#include "launch/cloud/k8s_events.h"
-#include "launch/cloud/k8s_job.h"
-#include "launch/cloud/k8s_output.h"
-#include "launch/cloud/k8s_ready.h"
-#include "launch/cloud/kubeconfig.h"
+#include "launch/cloud/k8s/k8s_events.h"
+#include "launch/cloud/k8s/k8s_job.h"
+#include "launch/cloud/k8s/k8s_output.h"
+#include "launch/cloud/k8s/k8s_ready.h"
+#include "launch/cloud/k8s/kubeconfig.h"
 #include "launch/executor_rows.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* k8s_ready.c - see k8s_ready.h. */
-#include "launch/cloud/k8s_ready.h"
+#include "launch/cloud/k8s/k8s_ready.h"
 
 #include <stdlib.h>
 #include <string.h>
