@@ -8,6 +8,7 @@
  * A poll costs two requests for each Job, whatever the number of its replicas: the Job, and its
  * pods by label. The objects themselves are written and read in k8s_job.c. */
 #include "base/clock.h"
+#include "launch/cloud/k8s/k8s_calls.h"
 #include "launch/cloud/k8s/k8s_events.h"
 #include "launch/cloud/k8s/k8s_job.h"
 #include "launch/cloud/k8s/k8s_output.h"
@@ -24,10 +25,9 @@
 
 /* Paths below the API server's address; %s is the namespace. It is not escaped: dl_kube_open
  * accepts no namespace with characters that a URL changes. */
-#define JOBS   "/apis/batch/v1/namespaces/%s/jobs"
-#define PODS   "/api/v1/namespaces/%s/pods"
-#define SECRET "/api/v1/namespaces/%s/secrets"
-#define GANGS  "/apis/scheduling.volcano.sh/v1beta1/namespaces/%s/podgroups"
+#define JOBS  "/apis/batch/v1/namespaces/%s/jobs"
+#define PODS  "/api/v1/namespaces/%s/pods"
+#define GANGS "/apis/scheduling.volcano.sh/v1beta1/namespaces/%s/podgroups"
 
 /* ---- ids */
 
@@ -52,56 +52,6 @@ static bool is_id(const dl_job *job)
 
 /* ---- creating */
 
-/* The error of a refused creation. A namespace that the cluster does not have is in the answer's
- * details. */
-static diloco_status refuse_creation(const dl_rest *rest, const dl_rest_call *call,
-                                     const dl_rest_response *response)
-{
-    char kind[64];
-    dl_rest_text(kind, sizeof kind, response->json, "details.kind");
-    if (response->status == 404 && !strcmp(kind, "namespaces"))
-        return dl_fail(DILOCO_ENOENT,
-                       "the cluster has no namespace %.63s: make it with  kubectl create namespace "
-                       "%.63s, or set launch.project to another one",
-                       rest->project, rest->project);
-    return dl_rest_refused(rest, call, response);
-}
-
-/* POST a written body, or print it with spec->dry. A name that is taken (409) is that of an earlier
- * launch, and no error. With `renew` that object is replaced by a PUT. The PUT has no
- * resourceVersion, so it replaces any version of the object. */
-static diloco_status post(dl_rest *rest, dl_rest_call *call, const char *name, bool renew)
-{
-    dl_rest_response response;
-    if (rest->spec->dry) return dl_rest_print(rest, call);
-    DL_TRY(dl_rest_do(rest, call, &response));
-    diloco_status status = DILOCO_OK;
-    if (!dl_rest_is_good(&response) && response.status != 409)
-        status = refuse_creation(rest, call, &response);
-    const bool taken = response.status == 409;
-    dl_buf_deinit(&response.text);
-    if (status || !taken || !renew) return status;
-    call->method = "PUT";
-    DL_TRY(dl_rest_path(call, "/%s", name));
-    DL_TRY(dl_rest_must(rest, call, &response));
-    dl_buf_deinit(&response.text);
-    return DILOCO_OK;
-}
-
-/* Values may have changed since the earlier launch, so the Secret is replaced. */
-static diloco_status create_secret(dl_rest *rest)
-{
-    char name[DL_JOB_NAME_MAX + 1];
-    dl_rest_call call;
-    dl_k8s_secret_name(name, rest->spec);
-    dl_rest_call_init(&call, "POST", "the run's Secret");
-    diloco_status status = dl_rest_path(&call, SECRET, rest->project);
-    dl_k8s_put_secret(&call.json, rest->spec);
-    if (!status) status = post(rest, &call, name, true);
-    dl_rest_call_deinit(&call);
-    return status;
-}
-
 /* Volcano needs the PodGroup before the pods that name it. */
 static diloco_status create_pod_group(dl_rest *rest, const dl_k8s_group *group)
 {
@@ -109,7 +59,7 @@ static diloco_status create_pod_group(dl_rest *rest, const dl_k8s_group *group)
     dl_rest_call_init(&call, "POST", "the PodGroup of Volcano");
     diloco_status status = dl_rest_path(&call, GANGS, rest->project);
     dl_k8s_put_pod_group(&call.json, rest->spec, group);
-    if (!status) status = post(rest, &call, group->name, false);
+    if (!status) status = dl_k8s_post(rest, &call, group->name, false);
     dl_rest_call_deinit(&call);
     return status;
 }
@@ -124,7 +74,7 @@ static diloco_status create_group(dl_rest *rest, const dl_k8s_group *group)
     dl_rest_call_init(&call, "POST", group->name);
     diloco_status status = dl_rest_path(&call, JOBS, rest->project);
     if (!status) status = dl_k8s_put_job(&call.json, rest->spec, group);
-    if (!status) status = post(rest, &call, group->name, false);
+    if (!status) status = dl_k8s_post(rest, &call, group->name, false);
     dl_rest_call_deinit(&call);
     for (size_t i = 0; !status && !rest->spec->dry && i < group->n; i++)
         snprintf(group->jobs[i]->id, sizeof group->jobs[i]->id, "%s/%zu", group->name, i);
@@ -173,7 +123,7 @@ static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
         list[i] = &jobs[i];
     diloco_status status = dl_kube_open(&rest, spec);
     if (!status) status = dl_k8s_check_ready(&rest);
-    if (!status && *spec->secrets) status = create_secret(&rest);
+    if (!status && *spec->secrets) status = dl_k8s_create_secret(&rest);
     if (!status) status = create_groups(&rest, list, n);
     dl_rest_deinit(&rest);
     free(list);
@@ -182,26 +132,9 @@ static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 
 /* ---- looking */
 
-/* GET the object `name` between two parts of a path. A 404 is no error: the caller reads the
- * status. The caller frees response->text after success. */
-static diloco_status get(dl_rest *rest, dl_rest_response *response, const char *before,
-                         const char *after, const char *name)
-{
-    dl_rest_call call;
-    dl_rest_call_init(&call, "GET", name);
-    diloco_status status = dl_rest_path(&call, "%s%s%s%s", before, rest->project, after, name);
-    if (!status) status = dl_rest_do(rest, &call, response);
-    if (!status && !dl_rest_is_good(response) && response->status != 404) {
-        status = dl_rest_refused(rest, &call, response);
-        dl_buf_deinit(&response->text);
-    }
-    dl_rest_call_deinit(&call);
-    return status;
-}
-
 static diloco_status get_job(dl_rest *rest, dl_rest_response *response, const char *name)
 {
-    return get(rest, response, "/apis/batch/v1/namespaces/", "/jobs/", name);
+    return dl_k8s_get(rest, response, "/apis/batch/v1/namespaces/", "/jobs/", name);
 }
 
 /* Set the id of a replica if the Job `name` has its index. */
@@ -235,7 +168,8 @@ static diloco_status find_jobs(const dl_launch_spec *spec, dl_job *jobs, size_t 
 /* The Job controller labels each pod with the name of its Job. */
 static diloco_status get_pods(dl_rest *rest, dl_rest_response *response, const char *name)
 {
-    return get(rest, response, "/api/v1/namespaces/", "/pods?labelSelector=job-name%3D", name);
+    return dl_k8s_get(rest, response, "/api/v1/namespaces/", "/pods?labelSelector=job-name%3D",
+                      name);
 }
 
 /* Set the states of all jobs of the list that belong to the Job `name`. The Job is read before its
@@ -308,23 +242,6 @@ static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n
 }
 
 /* ---- stopping */
-
-/* DELETE. An object that is gone is no error. */
-static diloco_status remove_object(dl_rest *rest, const char *what, const char *path)
-{
-    dl_rest_call call;
-    dl_rest_response response;
-    dl_rest_call_init(&call, "DELETE", what);
-    diloco_status status = dl_rest_path(&call, "%s", path);
-    if (!status) status = dl_rest_do(rest, &call, &response);
-    if (!status) {
-        if (!dl_rest_is_good(&response) && response.status != 404)
-            status = dl_rest_refused(rest, &call, &response);
-        dl_buf_deinit(&response.text);
-    }
-    dl_rest_call_deinit(&call);
-    return status;
-}
 
 /* Is this index of the Job in the list? */
 static bool is_among(const dl_job *jobs, size_t n, const char *name, uint32_t index)
@@ -412,7 +329,7 @@ static diloco_status delete_pods(dl_rest *rest, dl_json_value pods, const dl_job
         if (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed")) continue; /* it has output */
         dl_rest_text(pod, sizeof pod, found, "metadata.name");
         snprintf(path, sizeof path, PODS "/%s", rest->project, pod);
-        const diloco_status status = *pod ? remove_object(rest, pod, path) : DILOCO_OK;
+        const diloco_status status = *pod ? dl_k8s_remove(rest, pod, path) : DILOCO_OK;
         if (!status || first) continue;
         first = status;
         snprintf(why, sizeof why, "%s", diloco_error_text());
@@ -428,7 +345,7 @@ static diloco_status delete_group(dl_rest *rest, dl_json_value pods, const dl_jo
     char path[DL_REST_BASE + 256];
     if (!whole) return delete_pods(rest, pods, jobs, n, name);
     snprintf(path, sizeof path, JOBS "/%s?propagationPolicy=Background", rest->project, name);
-    return remove_object(rest, name, path);
+    return dl_k8s_remove(rest, name, path);
 }
 
 /* Mark the replicas of a Job as stopped, beside an error about their output. */
@@ -477,16 +394,14 @@ static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
  * removes the PodGroups of all generations at once. */
 static void finish(const dl_launch_spec *spec)
 {
-    char name[DL_JOB_NAME_MAX + 1], path[DL_REST_BASE + 256];
+    char path[DL_REST_BASE + 256];
     dl_rest rest = {.name = NULL};
     if (!dl_kube_open(&rest, spec)) {
-        dl_k8s_secret_name(name, spec);
-        snprintf(path, sizeof path, SECRET "/%s", rest.project, name);
-        (void)!remove_object(&rest, "the run's Secret", path);
+        dl_k8s_remove_secret(&rest);
         snprintf(path, sizeof path, GANGS "?labelSelector=diloco%%2Frun%%3D%.8s", rest.project,
                  spec->run);
         if (!strcmp(spec->config->launch_gang, "volcano"))
-            (void)!remove_object(&rest, "the PodGroups of the run", path);
+            (void)!dl_k8s_remove(&rest, "the PodGroups of the run", path);
     }
     dl_rest_deinit(&rest);
 }

@@ -20,8 +20,7 @@ enum { KEPT_S = 7 * 86400, INDEX_LIST = 8192 };
 
 /* ---- parts of a Job */
 
-/* The label diloco/run is on all objects of a run, so that a person can select them. */
-static void put_labels(dl_json *j, const dl_launch_spec *spec, const char *queue)
+void dl_k8s_put_labels(dl_json *j, const dl_launch_spec *spec, const char *queue)
 {
     char run[16];
     snprintf(run, sizeof run, "%.8s", spec->run);
@@ -59,10 +58,11 @@ static diloco_status put_text(dl_json *j, const char *key, const char *text)
 }
 
 /* `command` is the image's entrypoint and `args` its arguments, in Kubernetes' terms. */
-static diloco_status put_words(dl_json *j, const dl_launch_spec *spec, const char *rank)
+static diloco_status put_words(dl_json *j, const dl_launch_spec *spec, const dl_k8s_group *group)
 {
-    char **words;
-    DL_TRY(dl_replica_argv(&words, spec, spec->program, rank));
+    char **words, rank[16];
+    snprintf(rank, sizeof rank, "%u", group->jobs[0]->rank);
+    DL_TRY(dl_replica_argv(&words, spec, spec->program, group->n == 1 ? rank : RANK_MARK));
     diloco_status status = DILOCO_OK;
     dl_json_array(j, "command");
     dl_json_str(j, NULL, words[0]);
@@ -75,7 +75,7 @@ static diloco_status put_words(dl_json *j, const dl_launch_spec *spec, const cha
     return status;
 }
 
-static diloco_status put_variable(dl_json *j, const char *name, const char *value)
+diloco_status dl_k8s_put_variable(dl_json *j, const char *name, const char *value)
 {
     dl_json_object(j, NULL);
     dl_json_str(j, "name", name);
@@ -90,7 +90,7 @@ static diloco_status put_rank(dl_json *j, const dl_k8s_group *group)
 {
     char rank[16];
     snprintf(rank, sizeof rank, "%u", group->jobs[0]->rank);
-    if (group->n == 1) return put_variable(j, "DILOCO_RANK", rank);
+    if (group->n == 1) return dl_k8s_put_variable(j, "DILOCO_RANK", rank);
     dl_json_object(j, NULL);
     dl_json_str(j, "name", "DILOCO_RANK");
     dl_json_object(j, "valueFrom");
@@ -119,20 +119,22 @@ static void put_secret_variable(dl_json *j, const dl_launch_spec *spec, const ch
 
 /* DILOCO_RANK comes first, because "$(DILOCO_RANK)" is expanded only after the variable was
  * defined. */
-static diloco_status put_env(dl_json *j, const dl_launch_spec *spec, const dl_k8s_group *group)
+static diloco_status put_env(dl_json *j, const dl_launch_spec *spec, const dl_k8s_group *group,
+                             dl_k8s_put_fn more)
 {
     char text[DL_PATH_MAX + 1];
     dl_json_array(j, "env");
     DL_TRY(put_rank(j, group));
     snprintf(text, sizeof text, "diloco-%.8s-r" RANK_MARK "-g%u", spec->run,
              group->jobs[0]->generation);
-    DL_TRY(put_variable(j, "DILOCO_JOB", group->n == 1 ? group->jobs[0]->name : text));
+    DL_TRY(dl_k8s_put_variable(j, "DILOCO_JOB", group->n == 1 ? group->jobs[0]->name : text));
     for (const char *const *e = spec->env; *e; e++) {
         snprintf(text, sizeof text, "%.*s", (int)strcspn(*e, "="), *e);
-        DL_TRY(put_variable(j, text, strchr(*e, '=') + 1));
+        DL_TRY(dl_k8s_put_variable(j, text, strchr(*e, '=') + 1));
     }
     for (const char *const *s = spec->secrets; *s; s++)
         put_secret_variable(j, spec, *s);
+    if (more) DL_TRY(more(j, spec, group));
     dl_json_end(j);
     return DILOCO_OK;
 }
@@ -166,15 +168,13 @@ static void put_amounts(dl_json *j, const char *key, const dl_config *config, bo
 /* Requests equal limits. If CPU and memory are given, the pod has the class Guaranteed and is
  * evicted last. */
 static diloco_status put_container(dl_json *j, const dl_launch_spec *spec,
-                                   const dl_k8s_group *group)
+                                   const dl_k8s_group *group, const dl_k8s_container *container)
 {
-    char rank[16];
-    snprintf(rank, sizeof rank, "%u", group->jobs[0]->rank);
     dl_json_object(j, NULL);
     dl_json_str(j, "name", "replica");
     dl_json_str(j, "image", spec->config->launch_image);
-    DL_TRY(put_words(j, spec, group->n == 1 ? rank : RANK_MARK));
-    DL_TRY(put_env(j, spec, group));
+    DL_TRY(container->put_words(j, spec, group));
+    DL_TRY(put_env(j, spec, group, container->put_env));
     dl_json_object(j, "resources");
     put_amounts(j, "requests", spec->config, true);
     put_amounts(j, "limits", spec->config, true);
@@ -185,13 +185,14 @@ static diloco_status put_container(dl_json *j, const dl_launch_spec *spec,
 
 /* restartPolicy is Never: a restart in place would be a new process under an old generation.
  * Seconds of launch.grace are rounded up. */
-static diloco_status put_pod(dl_json *j, const dl_launch_spec *spec, const dl_k8s_group *group)
+diloco_status dl_k8s_put_pod(dl_json *j, const dl_launch_spec *spec, const dl_k8s_group *group,
+                             const dl_k8s_container *container)
 {
     const dl_config *config = spec->config;
     const bool product = config->launch_gpu_type[0] && !strchr(config->launch_gpu_type, '/');
     dl_json_object(j, "template");
     dl_json_object(j, "metadata");
-    put_labels(j, spec, NULL);
+    dl_k8s_put_labels(j, spec, NULL);
     if (is_gang(spec, "volcano")) {
         dl_json_object(j, "annotations");
         dl_json_str(j, "scheduling.k8s.io/group-name", group->name);
@@ -211,7 +212,7 @@ static diloco_status put_pod(dl_json *j, const dl_launch_spec *spec, const dl_k8
         dl_json_end(j);
     }
     dl_json_array(j, "containers");
-    DL_TRY(put_container(j, spec, group));
+    DL_TRY(put_container(j, spec, group, container));
     dl_json_end(j);
     dl_json_end(j);
     dl_json_end(j);
@@ -240,13 +241,14 @@ static void put_policy(dl_json *j)
  * limit of the whole Job, not of a pod. */
 diloco_status dl_k8s_put_job(dl_json *j, const dl_launch_spec *spec, const dl_k8s_group *group)
 {
+    static const dl_k8s_container container = {.put_words = put_words};
     const bool kueue = is_gang(spec, "kueue");
     dl_json_object(j, NULL);
     dl_json_str(j, "apiVersion", "batch/v1");
     dl_json_str(j, "kind", "Job");
     dl_json_object(j, "metadata");
     dl_json_str(j, "name", group->name);
-    put_labels(j, spec, kueue ? spec->config->launch_queue : NULL);
+    dl_k8s_put_labels(j, spec, kueue ? spec->config->launch_queue : NULL);
     dl_json_end(j);
     dl_json_object(j, "spec");
     dl_json_i64(j, "completions", (int64_t)group->n);
@@ -257,7 +259,7 @@ diloco_status dl_k8s_put_job(dl_json *j, const dl_launch_spec *spec, const dl_k8
     if (spec->config->launch_timeout_s > 0)
         dl_json_i64(j, "activeDeadlineSeconds", (int64_t)(spec->config->launch_timeout_s + 0.999));
     dl_json_i64(j, "ttlSecondsAfterFinished", KEPT_S);
-    DL_TRY(put_pod(j, spec, group));
+    DL_TRY(dl_k8s_put_pod(j, spec, group, &container));
     dl_json_end(j);
     dl_json_end(j);
     return DILOCO_OK;
@@ -280,7 +282,7 @@ void dl_k8s_put_secret(dl_json *j, const dl_launch_spec *spec)
     dl_json_str(j, "kind", "Secret");
     dl_json_object(j, "metadata");
     dl_json_str(j, "name", name);
-    put_labels(j, spec, NULL);
+    dl_k8s_put_labels(j, spec, NULL);
     dl_json_end(j);
     dl_json_str(j, "type", "Opaque");
     dl_cloud_secrets(j, "stringData", spec);
@@ -295,7 +297,7 @@ void dl_k8s_put_pod_group(dl_json *j, const dl_launch_spec *spec, const dl_k8s_g
     dl_json_str(j, "kind", "PodGroup");
     dl_json_object(j, "metadata");
     dl_json_str(j, "name", group->name);
-    put_labels(j, spec, NULL);
+    dl_k8s_put_labels(j, spec, NULL);
     dl_json_end(j);
     dl_json_object(j, "spec");
     dl_json_i64(j, "minMember", (int64_t)group->n);
@@ -393,9 +395,8 @@ static void set_failed(dl_job *job, dl_json_value kube_job, dl_json_value pod)
         dl_job_set(job, DL_JOB_LOST, -1, "its pod is gone%s%.100s", *why ? ": " : "", why);
 }
 
-/* A container that waits has a reason, such as ImagePullBackOff. Before it exists the condition
- * PodScheduled says why no node was found. */
-static void set_waiting(dl_job *job, dl_json_value pod)
+/* Before the container exists the condition PodScheduled says why no node was found. */
+void dl_k8s_set_waiting(dl_job *job, dl_json_value pod)
 {
     char reason[64], message[256] = "", type[64];
     const dl_json_value waiting = dl_json_get(container_state(pod), "waiting");
@@ -422,7 +423,7 @@ static void set_by_pod(dl_job *job, dl_json_value kube_job, dl_json_value pod)
         dl_job_set(job, DL_JOB_PENDING, -1, "%s",
                    *condition(why, kube_job, "Suspended") ? "suspended: waits for its queue" : "");
     else if (!strcmp(phase, "Pending"))
-        set_waiting(job, pod);
+        dl_k8s_set_waiting(job, pod);
     else if (!strcmp(phase, "Running"))
         dl_job_set(job, DL_JOB_RUNNING, -1, "on %s", node);
     else if (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"))

@@ -12,6 +12,27 @@ typedef struct dl_k8s_group {
     size_t n;
 } dl_k8s_group;
 
+/* A part of an object that a writer adds. `j` keeps an error of the writer until dl_json_done. */
+typedef diloco_status (*dl_k8s_put_fn)(dl_json *j, const dl_launch_spec *spec,
+                                       const dl_k8s_group *group);
+
+/* The members in which the container of a Job and that of a RayJob differ. */
+typedef struct dl_k8s_container {
+    dl_k8s_put_fn put_words; /* the container's command, and what belongs to it */
+    dl_k8s_put_fn put_env;   /* more variables, at the end of the array; NULL: none */
+} dl_k8s_container;
+
+/* Write the member "labels". The label diloco/run is on all objects of a run, so that a person can
+ * select them. `queue` is that of Kueue, or NULL. */
+void dl_k8s_put_labels(dl_json *j, const dl_launch_spec *spec, const char *queue);
+/* Write a variable of a container. Kubernetes expands no "$(NAME)" in the value. */
+DL_MUST_CHECK diloco_status dl_k8s_put_variable(dl_json *j, const char *name, const char *value);
+/* Write the member "template": a pod with the one container that runs a replica. Returns the errors
+ * of dl_k8s_put_job. */
+DL_MUST_CHECK diloco_status dl_k8s_put_pod(dl_json *j, const dl_launch_spec *spec,
+                                           const dl_k8s_group *group,
+                                           const dl_k8s_container *container);
+
 /* The name of a run's Secret: diloco-<run>. */
 void dl_k8s_secret_name(char out[DL_JOB_NAME_MAX + 1], const dl_launch_spec *spec);
 
@@ -32,6 +53,10 @@ bool dl_k8s_is_over(dl_json_value kube_job, uint32_t index);
 /* Returns the newest pod of the index in a PodList; MISSING if it has none. An index whose pod was
  * replaced may still have the earlier one. */
 dl_json_value dl_k8s_pod(dl_json_value pods, uint32_t index);
+
+/* Set the state of a replica whose pod is Pending: STARTING with the reason of its container, such
+ * as ImagePullBackOff, or PENDING with the reason why no node was found. */
+void dl_k8s_set_waiting(dl_job *job, dl_json_value pod);
 
 /* Set the state of a replica from its Job and the Job's pods, as the API server sent them. Members
  * may be absent. The Job decides whether the replica is over, since pods may be replaced or

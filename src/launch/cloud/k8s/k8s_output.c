@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bounds of what is kept of one replica. The API server drops earlier lines; this file drops
- * earlier bytes, since limitBytes of the API would drop the last ones. */
-enum { KEPT_LINES = 10000, KEPT_BYTES = 4 << 20, LINE_BYTES = 1 << 16 };
+/* Bounds of what is kept of one replica. The server drops earlier lines; this file drops earlier
+ * bytes, since limitBytes of the API would drop the last ones. */
+enum { KEPT_BYTES = 4 << 20, LINE_BYTES = 1 << 16 };
 /* Silence of the API server after which the output of a replica is given up: its machine is paid
  * for until it is stopped. */
 #define KEPT_QUIET (10 * DL_SECOND)
@@ -120,36 +120,36 @@ diloco_status dl_k8s_output_read(dl_rest *rest, const char *pod, const char *wha
 }
 
 /* A call that is repeated would add its lines again, hence `once`. The limit of the silence alone
- * would not end a server that sends slowly, or 10,000 long lines. */
-static diloco_status read_tail(dl_k8s_tail *tail, dl_rest *rest, const char *pod, const char *name,
-                               dl_time until)
+ * would not end a server that sends slowly, or 10,000 long lines. A pod that is gone was deleted by
+ * another cancel, which has kept its output. */
+diloco_status dl_k8s_output_keep_tail(dl_rest *rest, dl_rest_call *call, const char *name,
+                                      dl_time until)
 {
-    dl_rest_call call;
-    dl_rest_call_init(&call, "GET", name);
-    call.once = true;
-    call.quiet = KEPT_QUIET;
-    call.until = until;
-    diloco_status status = write_call(&call, rest, pod);
-    if (!status) status = dl_rest_path(&call, "&tailLines=%d", KEPT_LINES);
-    if (!status) status = dl_rest_lines(rest, &call, dl_k8s_tail_add, tail);
-    dl_rest_call_deinit(&call);
-    return status;
-}
-
-/* A pod that is gone was deleted by another cancel, which has kept its output. */
-diloco_status dl_k8s_output_keep(dl_rest *rest, dl_json_value pod, const char *name, dl_time until)
-{
-    char phase[64], id[256];
     dl_k8s_tail tail;
-    dl_rest_text(phase, sizeof phase, pod, "status.phase");
-    dl_rest_text(id, sizeof id, pod, "metadata.name");
-    if (!*id || !strcmp(phase, "Pending")) return DILOCO_OK;
+    call->once = true;
+    call->quiet = KEPT_QUIET;
+    call->until = until;
     dl_k8s_tail_init(&tail, KEPT_BYTES);
-    diloco_status status = read_tail(&tail, rest, id, name, until);
+    diloco_status status = dl_rest_lines(rest, call, dl_k8s_tail_add, &tail);
     if (status == DILOCO_ENOENT)
         status = DILOCO_OK;
     else if (!status && tail.text.len)
         status = write_kept(rest->spec, name, dl_k8s_tail_end(&tail));
     dl_k8s_tail_deinit(&tail);
+    return status;
+}
+
+diloco_status dl_k8s_output_keep(dl_rest *rest, dl_json_value pod, const char *name, dl_time until)
+{
+    char phase[64], id[256];
+    dl_rest_call call;
+    dl_rest_text(phase, sizeof phase, pod, "status.phase");
+    dl_rest_text(id, sizeof id, pod, "metadata.name");
+    if (!*id || !strcmp(phase, "Pending")) return DILOCO_OK;
+    dl_rest_call_init(&call, "GET", name);
+    diloco_status status = write_call(&call, rest, id);
+    if (!status) status = dl_rest_path(&call, "&tailLines=%d", DL_K8S_KEPT_LINES);
+    if (!status) status = dl_k8s_output_keep_tail(rest, &call, name, until);
+    dl_rest_call_deinit(&call);
     return status;
 }

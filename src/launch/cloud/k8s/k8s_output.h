@@ -7,6 +7,8 @@
 
 #include "launch/cloud/rest.h"
 
+enum { DL_K8S_KEPT_LINES = 10000 };
+
 /* dl_k8s_output_read gives each line of the output of the pod `pod` to fn; with `follow` all lines
  * until its container has ended. `what` is the replica's name for error texts. Returns
  * DILOCO_ENOENT if there is no such pod, and the errors of dl_rest_lines. */
@@ -14,12 +16,18 @@ DL_MUST_CHECK diloco_status dl_k8s_output_read(dl_rest *rest, const char *pod, c
                                                bool follow, dl_job_line_fn fn, void *user);
 
 /* dl_k8s_output_keep copies the output of `pod`, an object of a PodList, for the replica `name`.
- * It keeps at most the last 10,000 lines and the last 4 MiB. A pod that is gone, or whose container
- * has not started, is no error, and leaves no file. It waits at most 10 s for each piece, and tries
- * once. Returns DILOCO_ETIMEDOUT if the output has not arrived whole at `until`, or an error of the
- * API server or of the file system. A file of an earlier call is then unchanged. */
+ * It keeps at most the last DL_K8S_KEPT_LINES lines and the last 4 MiB. A pod that is gone, or
+ * whose container has not started, is no error, and leaves no file. It waits at most 10 s for each
+ * piece, and tries once. Returns DILOCO_ETIMEDOUT if the output has not arrived whole at `until`,
+ * or an error of the API server or of the file system. A file of an earlier call is then unchanged.
+ */
 DL_MUST_CHECK diloco_status dl_k8s_output_keep(dl_rest *rest, dl_json_value pod, const char *name,
                                                dl_time until);
+
+/* dl_k8s_output_keep_tail does the same with the answer to `call`, which the caller writes. It has
+ * to ask for at most the last DL_K8S_KEPT_LINES lines. A 404 is no error, and leaves no file. */
+DL_MUST_CHECK diloco_status dl_k8s_output_keep_tail(dl_rest *rest, dl_rest_call *call,
+                                                    const char *name, dl_time until);
 
 /* dl_k8s_output_kept gives each line of the kept output of the replica `name` to fn. Returns
  * DILOCO_ENOENT if none is kept on this machine. */
