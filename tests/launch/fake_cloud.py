@@ -28,6 +28,7 @@ import urllib.parse
 
 from fake_azureml import AzureMl
 from fake_base import Fake, Refused
+from fake_ray import RayJobs
 from fake_runpod import RunPod
 
 
@@ -106,13 +107,14 @@ class Kubernetes(Fake):
     The file "version" has another major and minor version than 1 and 29+.
     With the file "volcano" it has Volcano, but no scheduler: pods start at once.
     While the file no-output exists, no output of a pod can be read.
-    The file "quota" has "jobs": no Job may be created; or "pods": no pod may, which the Job's events say."""
+    The file "quota" has "jobs": no Job may be created; or "pods": no pod may, which the Job's events say.
+    RayJobs are in fake_ray.py."""
 
     NOTE = "batch.kubernetes.io/job-completion-index"
 
     def __init__(self, folder):
         super().__init__(folder)
-        self.jobs, self.objects, self.pods, self.made = {}, {}, {}, 0
+        self.jobs, self.objects, self.pods, self.made, self.ray = {}, {}, {}, 0, RayJobs(self)
 
     @staticmethod
     def refuse(status, reason, message):
@@ -252,6 +254,9 @@ class Kubernetes(Fake):
         return {"kind": "LocalQueue"} if name else {"kind": "APIGroup", "preferredVersion": {"version": "v1beta1"}}
 
     def answer(self, method, path, query, headers, body):
+        for_test = self.ray.test(path, query)
+        if for_test is not None:
+            return for_test
         if path == "/test/evict":
             pod = self.pods[query["pod"][0]]
             pod["evicted"] = True
@@ -281,6 +286,9 @@ class Kubernetes(Fake):
         kueue = re.fullmatch(r"/apis/kueue.x-k8s.io(?:/v1beta1/namespaces/default/localqueues/([\w.-]+))?", path)
         if kueue:
             return self.answer_kueue(kueue[1])
+        answer = self.ray.answer(method, path, query, body)
+        if answer is not None:
+            return answer
         found = re.fullmatch(r"/(?:api/v1|apis/[\w.]+/\w+)/namespaces/([\w-]+)/(\w+)(?:/([\w.-]+))?(/log)?", path)
         if found and found[1] == "gone":
             raise Refused(404, {"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404,
@@ -324,6 +332,9 @@ class Kubernetes(Fake):
 
     def answer_pods(self, method, name, log, query):
         if not name:
+            cluster = re.fullmatch("ray.io/cluster=([^,]+),ray.io/node-type=head", query["labelSelector"][0])
+            if cluster:
+                return {"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": self.ray.pods(cluster[1])}
             job = query["labelSelector"][0].removeprefix("job-name=")
             if job in self.jobs:
                 self.status(self.jobs[job])

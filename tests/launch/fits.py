@@ -110,15 +110,21 @@ def check_k8s(folder):
     n, calls = 0, calls_of_kubernetes()
     requests = [r for r in read(folder) if not r["path"].startswith("/test/")]
     for method, path in {(r["method"], r["path"].split("?")[0].removesuffix("/")) for r in requests}:
-        if path.startswith(("/apis/kueue.x-k8s.io", "/apis/scheduling.volcano.sh")):  # Kueue's and Volcano's own
+        if path.startswith(("/apis/kueue.x-k8s.io", "/apis/scheduling.volcano.sh", "/apis/ray.io")):  # of extensions
             continue
+        path = re.sub("/proxy/.*", "/proxy/path", path)
         path = "/version/" if path == "/version" else path  # the package writes it so
         assert any(method == m and p.fullmatch(path) for m, p in calls), f"there is no {method} {path}"
     for request in without_repeats(r for r in requests if r["method"] in ("POST", "PUT") and r["body"]):
         body = request["body"]
         if body["kind"] == "PodGroup":  # Volcano's own object
             continue
-        members(body, "V1" + body["kind"], body["kind"])
+        if body["kind"] == "RayJob":  # KubeRay's own object, whose pod is Kubernetes' own
+            head = body["spec"]["rayClusterSpec"]["headGroupSpec"]
+            members(head["template"], "V1PodTemplateSpec", "RayJob")
+            members(body["metadata"], "V1ObjectMeta", "RayJob")
+        else:
+            members(body, "V1" + body["kind"], body["kind"])
         n += 1
     assert n
     return f"{n} objects and all paths fit kubernetes {kubernetes.__version__}"

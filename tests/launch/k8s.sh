@@ -48,8 +48,7 @@ expect_error 3 'you may not delete pods in the namespace default of the cluster'
 rm api/denied
 expect_error 2 'the name of a namespace has at most 63' diloco launch tiny.toml --store "$hub/cut" \
     --set 'launch.project=default/pods/x?'
-expect_error 3 'replicas do not use Ray' diloco launch tiny.toml --store "$hub/cut" --set launch.k8s_kind=RayJob
-expect_error 2 'starts replicas as Job' diloco launch tiny.toml --store "$hub/cut" --set launch.k8s_kind=Pod
+expect_error 2 'it is Job or RayJob' diloco launch tiny.toml --store "$hub/cut" --set launch.k8s_kind=Pod
 expect_error 2 'launch.context has no effect with' diloco launch tiny.toml --store "$hub/cut" --set launch.context=x
 
 # A context of kubectl, which the book keeps: a token, and a program that prints one. There is no current context.

@@ -40,7 +40,7 @@
     X(TEXT(dl_config_path, 127), launch_context, "launch.context", "", "name", 0, \
       "Context of kubectl whose cluster replicas run on. Default: the current one.") \
     X(TEXT(dl_config_path, 31), launch_k8s_kind, "launch.k8s_kind", "", "kind", 0, \
-      "Kind of Kubernetes object that replicas are started as: Job, the default. KubeRay's kinds are refused.") \
+      "Kind of Kubernetes object that replicas are started as: Job or RayJob (of KubeRay). Default: Job.") \
     X(INT(0, 4096), launch_cpus, "launch.cpus", "0", "cores", 0, \
       "Cores requested for each replica; 0: the backend's default.") \
     X(INT(0, 64), launch_gpus, "launch.gpus", "0", "GPUs", 0, \

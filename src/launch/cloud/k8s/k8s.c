@@ -1,4 +1,5 @@
-/* k8s.c - replicas as pods of Indexed Jobs of Kubernetes (batch/v1), by its REST API.
+/* k8s.c - replicas as pods of Indexed Jobs of Kubernetes (batch/v1), by its REST API. With
+ * launch.k8s_kind = "RayJob" they are RayJobs of KubeRay, see k8s_ray.h.
  *
  * All ranks of a generation that start together are one Job, diloco-<run>-g<generation>, whose
  * index is the rank. Ranks that start later are Jobs of one index each, under the replica's name.
@@ -12,6 +13,7 @@
 #include "launch/cloud/k8s/k8s_events.h"
 #include "launch/cloud/k8s/k8s_job.h"
 #include "launch/cloud/k8s/k8s_output.h"
+#include "launch/cloud/k8s/k8s_ray.h"
 #include "launch/cloud/k8s/k8s_ready.h"
 #include "launch/cloud/k8s/kubeconfig.h"
 #include "launch/executor_rows.h"
@@ -39,15 +41,15 @@ static void split_id(char name[DL_JOB_NAME_MAX + 1], uint32_t *index, const char
     *index = id[len] ? (uint32_t)strtoul(id + len + 1, NULL, 10) : 0;
 }
 
-/* The two ids that create_group gives to this replica. No other Job of the namespace may be read or
- * deleted. */
+/* The ids that this replica can have: two that create_group gives, and the name of its RayJob. No
+ * other object of the namespace may be read or deleted. */
 static bool is_id(const dl_job *job)
 {
     char alone[DL_JOB_NAME_MAX + 16], among[DL_JOB_NAME_MAX + 16];
     const int begin = (int)(strstr(job->name, "-r") - job->name); /* diloco-<run>, run in hex */
     snprintf(alone, sizeof alone, "%s/0", job->name);
     snprintf(among, sizeof among, "%.*s-g%u/%u", begin, job->name, job->generation, job->rank);
-    return strcmp(job->id, alone) == 0 || strcmp(job->id, among) == 0;
+    return !strcmp(job->id, alone) || !strcmp(job->id, among) || !strcmp(job->id, job->name);
 }
 
 /* ---- creating */
@@ -114,7 +116,7 @@ static diloco_status create_groups(dl_rest *rest, dl_job *const *jobs, size_t n)
 }
 
 /* The Secret comes before the pods that read it. */
-static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+static diloco_status launch_jobs(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     dl_rest rest = {.name = NULL};
     dl_job **list = calloc(n, sizeof *list);
@@ -236,7 +238,7 @@ static diloco_status each_group(const dl_launch_spec *spec, dl_job *jobs, size_t
     return first ? dl_fail(first, "%s", why) : DILOCO_OK;
 }
 
-static diloco_status poll_all(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+static diloco_status poll_jobs(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     return each_group(spec, jobs, n, poll_group, false);
 }
@@ -385,7 +387,7 @@ static diloco_status cancel_group(dl_rest *rest, dl_job *jobs, size_t n, const c
                    why);
 }
 
-static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+static diloco_status cancel_jobs(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     return each_group(spec, jobs, n, cancel_group, true);
 }
@@ -423,8 +425,8 @@ static diloco_status find_pod(char out[256], dl_rest *rest, const dl_job *job)
 
 /* A replica whose pod a cancel has deleted has the output that the cancel kept. The pod may be
  * deleted after it was found. */
-static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
-                          dl_job_line_fn fn, void *user)
+static diloco_status job_logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
+                              dl_job_line_fn fn, void *user)
 {
     char pod[256];
     dl_rest rest = {.name = NULL};
@@ -436,19 +438,100 @@ static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool fo
     return status;
 }
 
-/* Only Jobs are created. The kinds of KubeRay are refused with the reason: a replica does not use
- * Ray, and the status of a RayJob has no exit code. */
-static diloco_status check_kind(const char *kind)
+/* ---- the kinds of objects */
+
+/* A kind of object that replicas are started as. The functions are those of dl_executor, and
+ * `check` refuses options that the kind has no use for; NULL: it has a use for all. */
+typedef struct kind {
+    const char *name;
+    diloco_status (*check)(const dl_launch_spec *spec);
+    diloco_status (*launch)(const dl_launch_spec *spec, dl_job *jobs, size_t n);
+    diloco_status (*find)(const dl_launch_spec *spec, dl_job *jobs, size_t n);
+    diloco_status (*poll)(const dl_launch_spec *spec, dl_job *jobs, size_t n);
+    diloco_status (*logs)(const dl_launch_spec *spec, const dl_job *job, bool follow,
+                          dl_job_line_fn fn, void *user);
+    diloco_status (*cancel)(const dl_launch_spec *spec, dl_job *jobs, size_t n);
+} kind;
+
+/* The first one is the default of launch.k8s_kind. The order is that of kind_of. */
+static const kind kinds[] = {
+    {"Job", NULL, launch_jobs, find_jobs, poll_jobs, job_logs, cancel_jobs},
+    {"RayJob", dl_k8s_ray_check, dl_k8s_ray_launch, dl_k8s_ray_find, dl_k8s_ray_poll,
+     dl_k8s_ray_logs, dl_k8s_ray_cancel},
+};
+
+/* The kind of launch.k8s_kind, or NULL. */
+static const kind *find_kind(const dl_launch_spec *spec)
 {
-    if (!*kind || !strcmp(kind, "Job")) return DILOCO_OK;
-    if (strncmp(kind, "Ray", 3) != 0)
-        return dl_fail(DILOCO_EINVAL, "launch.k8s_kind = \"%.30s\": k8s starts replicas as Job",
-                       kind);
-    return dl_fail(DILOCO_EREFUSED,
-                   "launch.k8s_kind = \"%.30s\": replicas do not use Ray. KubeRay would add a Ray "
-                   "head to each replica, needs Ray in the image, and reports no exit code. Leave "
-                   "the option out: Job works on clusters with KubeRay, too",
-                   kind);
+    const char *name = spec->config->launch_k8s_kind;
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (!*name || !strcmp(name, kinds[i].name)) return &kinds[i];
+    return NULL;
+}
+
+static diloco_status check_kind(const dl_launch_spec *spec)
+{
+    const kind *k = find_kind(spec);
+    if (k) return k->check ? k->check(spec) : DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "launch.k8s_kind = \"%.30s\": it is Job or RayJob",
+                   spec->config->launch_k8s_kind);
+}
+
+static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    DL_TRY(check_kind(spec));
+    return find_kind(spec)->launch(spec, jobs, n);
+}
+
+static diloco_status find(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    DL_TRY(check_kind(spec));
+    return find_kind(spec)->find(spec, jobs, n);
+}
+
+/* The kind of a replica that was launched, by its id: launch.k8s_kind may have changed since. Only
+ * the id of a Job has an index. */
+static const kind *kind_of(const dl_job *job)
+{
+    return &kinds[strchr(job->id, '/') ? 0 : 1];
+}
+
+/* How many jobs at the begin of the list have the kind of the first one? */
+static size_t count_alike(const dl_job *jobs, size_t n)
+{
+    size_t i = 1;
+    while (i < n && kind_of(&jobs[i]) == kind_of(jobs))
+        i++;
+    return i;
+}
+
+static diloco_status poll(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    for (size_t i = 0, alike; i < n; i += alike) {
+        alike = count_alike(jobs + i, n - i);
+        DL_TRY(kind_of(&jobs[i])->poll(spec, jobs + i, alike));
+    }
+    return DILOCO_OK;
+}
+
+static diloco_status cancel(const dl_launch_spec *spec, dl_job *jobs, size_t n)
+{
+    char why[1024] = "";
+    diloco_status first = DILOCO_OK;
+    for (size_t i = 0, alike; i < n; i += alike) {
+        alike = count_alike(jobs + i, n - i);
+        const diloco_status status = kind_of(&jobs[i])->cancel(spec, jobs + i, alike);
+        if (!status || first) continue;
+        first = status;
+        snprintf(why, sizeof why, "%s", diloco_error_text());
+    }
+    return first ? dl_fail(first, "%s", why) : DILOCO_OK;
+}
+
+static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
+                          dl_job_line_fn fn, void *user)
+{
+    return kind_of(job)->logs(spec, job, follow, fn, user);
 }
 
 /* Kueue's queue is a label on the Job, and Volcano's a member of the PodGroup. Without either
@@ -460,7 +543,7 @@ static diloco_status check(const dl_launch_spec *spec)
     const char *gang = config->launch_gang;
     DL_TRY(
         dl_cloud_need(config->launch_image, "launch.image", "k8s", "registry.example/diloco:0.2"));
-    DL_TRY(check_kind(config->launch_k8s_kind));
+    DL_TRY(check_kind(spec));
     if (config->launch_context[0] && config->launch_endpoint[0])
         return dl_fail(DILOCO_EINVAL,
                        "launch.context has no effect with launch.endpoint: leave one "
@@ -479,16 +562,19 @@ static diloco_status check(const dl_launch_spec *spec)
  * terminationGracePeriodSeconds. */
 const dl_executor dl_executor_k8s = {
     .name = "k8s",
-    .needs = "a cluster of 1.29 or later: kubectl's context, a pod's service account, or "
-             "launch.endpoint of kubectl proxy; launch.image",
-    .tested = "a fake of this project with the semantics of Indexed Jobs; requests and answers "
-              "fit the models of the kubernetes package 37. Not run against a real cluster",
+    .needs =
+        "a cluster of 1.29 or later: kubectl's context, a pod's service account, or "
+        "launch.endpoint of kubectl proxy; launch.image. For RayJobs KubeRay 1.2 or later, and "
+        "Ray in the image",
+    .tested = "fakes of this project with the semantics of Indexed Jobs and of KubeRay's RayJobs; "
+              "requests and answers fit the models of the kubernetes package 37. Not run against a "
+              "real cluster",
     .options = "|image|cpus|gpus|gpu_type|memory|disk|machine|project|role|queue|gang|endpoint|"
                "context|k8s_kind|",
     .caps = {.net = "private-ip",
              .rank_env = "argument, DILOCO_RANK from the completion index",
-             .log_api = "log of the pod; after a cancel launch.dir",
-             .restart = "of pods that the cluster evicts, preempts or loses",
+             .log_api = "log of the pod, or of Ray's dashboard; after a cancel launch.dir",
+             .restart = "of a Job's pods that the cluster evicts, preempts or loses",
              .secrets = "a Secret of the run",
              .spot = true,
              .gang = true,
@@ -497,9 +583,9 @@ const dl_executor dl_executor_k8s = {
     .poll_s = 5,
     .check = check,
     .launch = launch,
-    .find = find_jobs,
+    .find = find,
     .is_id = is_id,
-    .poll = poll_all,
+    .poll = poll,
     .logs = logs,
     .cancel = cancel,
     .finish = finish,

@@ -12,6 +12,11 @@ enum { MINOR_MIN = 29 };
 #define REVIEWS "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 #define KUEUE   "/apis/kueue.x-k8s.io"
 #define VOLCANO "/apis/scheduling.volcano.sh/v1beta1"
+#define RAY     "/apis/ray.io/v1"
+
+/* Values of launch.k8s_kind. */
+#define JOB    "Job"
+#define RAYJOB "RayJob"
 
 /* ---- version */
 
@@ -52,16 +57,21 @@ static diloco_status check_version(dl_rest *rest)
 
 /* ---- permissions */
 
-/* The Role of docs/launch.md. `with`: the option that needs the permission, NULL: always. */
+/* The Role of docs/launch.md. `with`: the kind of object, the scheduler or the option that needs
+ * the permission; NULL: always. */
 static const struct {
     const char *group, *resource, *part, *verb, *with;
 } permissions[] = {
-    {"batch", "jobs", "", "create", NULL},
-    {"batch", "jobs", "", "get", NULL},
-    {"batch", "jobs", "", "delete", NULL},
+    {"batch", "jobs", "", "create", JOB},
+    {"batch", "jobs", "", "get", JOB},
+    {"batch", "jobs", "", "delete", JOB},
+    {"ray.io", "rayjobs", "", "create", RAYJOB},
+    {"ray.io", "rayjobs", "", "get", RAYJOB},
+    {"ray.io", "rayjobs", "", "delete", RAYJOB},
+    {"", "services", "proxy", "get", RAYJOB},
     {"", "pods", "", "list", NULL},
-    {"", "pods", "", "delete", NULL},
-    {"", "pods", "log", "get", NULL},
+    {"", "pods", "", "delete", JOB},
+    {"", "pods", "log", "get", JOB},
     {"", "secrets", "", "create", "secrets"},
     {"", "secrets", "", "update", "secrets"},
     {"", "secrets", "", "delete", "secrets"},
@@ -69,11 +79,16 @@ static const struct {
     {"scheduling.volcano.sh", "podgroups", "", "deletecollection", "volcano"},
 };
 
+/* launch.k8s_kind, whose default is Job. */
+static const char *kind(const dl_launch_spec *spec)
+{
+    return spec->config->launch_k8s_kind[0] ? spec->config->launch_k8s_kind : JOB;
+}
+
 static bool is_needed(const dl_launch_spec *spec, const char *with)
 {
-    if (!with) return true;
-    return strcmp(with, "secrets") == 0 ? *spec->secrets != NULL
-                                        : strcmp(with, spec->config->launch_gang) == 0;
+    if (!with || !strcmp(with, kind(spec)) || !strcmp(with, spec->config->launch_gang)) return true;
+    return strcmp(with, "secrets") == 0 && *spec->secrets;
 }
 
 /* Ask the API server whether this user has permission i. Every user may ask that, unless the
@@ -181,12 +196,50 @@ static diloco_status check_queue(dl_rest *rest)
                    queue, rest->project, rest->project);
 }
 
+/* ---- the objects of KubeRay */
+
+/* Does a list of resources have RayJobs? A cluster may have another version of KubeRay's objects,
+ * or only some of them. */
+static bool has_ray_jobs(dl_json_value resources)
+{
+    char name[64];
+    for (dl_json_iter it = dl_json_each(resources); dl_json_next(&it);)
+        if (!strcmp(dl_rest_text(name, sizeof name, it.value, "name"), "rayjobs")) return true;
+    return false;
+}
+
+/* Without KubeRay a RayJob could not be created. Every user may read the list, unless the cluster's
+ * own rules forbid it. */
+static diloco_status check_ray(dl_rest *rest)
+{
+    dl_rest_call call;
+    dl_rest_response response;
+    bool found = true;
+    dl_rest_call_init(&call, "GET", "the objects of KubeRay");
+    diloco_status status = dl_rest_path(&call, RAY);
+    if (!status) status = dl_rest_do(rest, &call, &response);
+    if (!status) {
+        if (dl_rest_is_good(&response))
+            found = has_ray_jobs(dl_json_get(response.json, "resources"));
+        else if (response.status == 404)
+            found = false;
+        else if (response.status != 403)
+            status = dl_rest_refused(rest, &call, &response);
+        dl_buf_deinit(&response.text);
+    }
+    dl_rest_call_deinit(&call);
+    if (status || found) return status;
+    return dl_fail(DILOCO_ENOENT,
+                   "launch.k8s_kind = \"" RAYJOB "\": the cluster has no RayJobs of ray.io/v1; "
+                   "install KubeRay's operator, 1.2 or later, or leave the option out");
+}
+
 diloco_status dl_k8s_check_ready(dl_rest *rest)
 {
     char version[32];
     const char *gang = rest->spec->config->launch_gang;
     if (rest->spec->dry) return DILOCO_OK;
-    DL_TRY(check_version(rest));
+    DL_TRY(strcmp(kind(rest->spec), JOB) == 0 ? check_version(rest) : check_ray(rest));
     for (size_t i = 0; i < sizeof permissions / sizeof *permissions; i++)
         if (is_needed(rest->spec, permissions[i].with)) DL_TRY(check_permission(rest, i));
     if (strcmp(gang, "kueue") == 0) return check_queue(rest);
