@@ -44,7 +44,8 @@ static void pause_for(dl_sending *s, dl_time pause)
 }
 
 /* Uploads until the store answers or the time is over. A repeated upload is harmless: equal bytes
- * under a taken name are a success. */
+ * under a taken name are a success. An I/O error that lasts is DILOCO_EUNREACHABLE, as in
+ * store_patience.h. */
 static diloco_status send(dl_sending *s)
 {
     const dl_time patience = dl_time_from_seconds(s->a.store_timeout_s);
@@ -53,7 +54,10 @@ static diloco_status send(dl_sending *s)
     for (dl_time pause = PAUSE_FIRST;;
          pause = pause * 2 < PAUSE_LONGEST ? pause * 2 : PAUSE_LONGEST) {
         status = dl_exec_send(s->a.exec, s->store, dl_time_after(dl_clock_now(), patience));
-        if (!dl_store_may_recover(s->store, status) || dl_clock_now() >= give_up) return status;
+        if (!dl_store_may_recover(s->store, status)) return status;
+        if (dl_clock_now() >= give_up)
+            return status != DILOCO_EIO ? status
+                                        : dl_fail(DILOCO_EUNREACHABLE, "%s", diloco_error_text());
         pause_for(s, pause);
         if (atomic_load(&s->quit)) return status;
     }

@@ -20,16 +20,15 @@
 
 /* longest delay before an interrupt takes effect */
 static const dl_time SLICE = 100 * DL_MILLISECOND;
-static const dl_time PAUSE_FIRST = 50 * DL_MILLISECOND;
-static const dl_time PAUSE_LONGEST = 5 * DL_SECOND;
 static const dl_time RECORD_LIMIT = 10 * DL_SECOND; /* training need not wait for its record */
 
 /* ---- requests --------------------------------------------------------------------------- */
 
 /* On its own thread the exchange ends when the trainer says so. On the trainer's thread an
  * interrupt is the signal. */
-static bool is_to_stop(dl_driver *d)
+static bool is_to_stop(const void *user)
 {
+    const dl_driver *d = user;
     return d->thread.beside ? atomic_load(&d->thread.quit) : atomic_load(d->a.interrupted);
 }
 
@@ -199,43 +198,16 @@ static void after(dl_driver *d, const dl_request *request, const dl_reply *reply
                               &dl_exec_measured(d->a.exec)->own);
 }
 
-/* Returns the number of failed calls of all store handles that share the tally. */
-static uint64_t failed_calls(const dl_driver *d)
+/* Returns true if the request is to be carried out again. The first failure of a series is reported
+ * in the record. A stop ends the pause early. */
+static bool try_again(dl_driver *d, dl_reply *reply)
 {
-    const dl_moved *tally = dl_store_tally(d->a.store);
-    return tally ? atomic_load(&tally->n_failed) : 0;
-}
-
-/* Returns whether the store has failed in a way that may recover. The caller's own parts (an outer
- * optimizer, a device) report EIO and EFULL, too. An EIO counts as the store's only if a store
- * handle has counted a failed call during this request. */
-static bool store_failed(const dl_driver *d, diloco_status status)
-{
-    return status == DILOCO_EUNREACHABLE || (dl_store_may_recover(d->a.store, status) &&
-                                             failed_calls(d) != d->exchange.failed_before);
-}
-
-/* Returns true if the request is to be carried out again after a pause. The first failure of a
- * series is reported in the record. A request that succeeds ends the series. Pauses double up to
- * PAUSE_LONGEST, and a stop ends a pause early. */
-static bool try_again(dl_driver *d, const dl_reply *reply)
-{
-    if (!store_failed(d, reply->status)) {
-        d->exchange.unreachable_since = 0;
-        return false;
-    }
-    const dl_time now = dl_clock_now();
-    if (!d->exchange.unreachable_since) {
-        d->exchange.unreachable_since = now;
-        d->exchange.pause = PAUSE_FIRST;
-        dl_event_warn(d->a.record, &d->lines.context, "unreachable", diloco_error_text());
-    }
-    if (dl_seconds(now - d->exchange.unreachable_since) > d->a.store_timeout_s) return false;
-    for (dl_time left = d->exchange.pause; left > 0 && !is_to_stop(d); left -= SLICE)
-        dl_clock_sleep(left < SLICE ? left : SLICE);
-    d->exchange.pause =
-        d->exchange.pause * 2 < PAUSE_LONGEST ? d->exchange.pause * 2 : PAUSE_LONGEST;
-    return true;
+    dl_patience *p = &d->exchange.patience;
+    const bool failed = dl_patience_store_failed(p, d->a.store, reply->status);
+    const bool again = dl_patience_again(p, failed, &reply->status, d->a.store_timeout_s);
+    if (p->first) dl_event_warn(d->a.record, &d->lines.context, "unreachable", diloco_error_text());
+    if (again) dl_patience_pause(p, is_to_stop, d);
+    return again;
 }
 
 /* REJOIN makes a new machine, from the state that it loaded. The first REJOIN begins with the bases
@@ -348,7 +320,7 @@ static void ask_once(dl_driver *d)
 {
     dl_reply reply;
     dl_background_settle(d->background); /* `now` and control may change from here */
-    d->exchange.failed_before = failed_calls(d);
+    dl_patience_call(&d->exchange.patience, d->a.store);
     if (!moves_the_state(&d->exchange.open))
         carry_out(d, &d->exchange.open, &reply);
     else if (move(d, &reply))
@@ -373,7 +345,7 @@ static bool is_idle(const dl_driver *d)
 static bool may_stop(const dl_driver *d)
 {
     return d->exchange.open.kind == DL_REQUEST_WAIT || d->exchange.open.kind == DL_REQUEST_FETCH ||
-           d->exchange.unreachable_since;
+           d->exchange.patience.since;
 }
 
 static diloco_status may_go_on(dl_driver *d)

@@ -16,6 +16,7 @@
 #include "run/driver.h"
 #include "run/due_points.h"
 #include "run/saver.h"
+#include "run/store_patience.h"
 #include "run/upload_latency.h"
 
 #include <pthread.h>
@@ -49,9 +50,7 @@ typedef struct dl_driver_trainer {
 } dl_driver_trainer;
 
 /* Used by the exchange's half alone. loaded: the first REJOIN has succeeded, so errors go to the
- * machine from then on. waited, entry_began: for the times in the record's next commit line.
- * unreachable_since: when the current series of failures began; 0: the store answers. pause: before
- * the next attempt. */
+ * machine from then on. waited, entry_began: for the times in the record's next commit line. */
 typedef struct dl_driver_exchange {
     dl_request open;      /* the current request, or TRAIN, DONE, FAIL */
     const dl_hash *bases; /* for the first REJOIN */
@@ -60,8 +59,7 @@ typedef struct dl_driver_exchange {
     bool moved;      /* something changed since the last WAIT: look soon */
     uint64_t unsent; /* dl_reply's, for the next answer */
     dl_time waited, entry_began;
-    dl_time unreachable_since, pause;
-    uint64_t failed_before; /* of the tally's n_failed, before the request */
+    dl_patience patience; /* with a store that fails */
 } dl_driver_exchange;
 
 /* Values for the record's next lines; written by the exchange. */

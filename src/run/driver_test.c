@@ -335,22 +335,80 @@ TEST(disk_that_stays_full_ends_the_process_without_loss)
     free(filler);
 }
 
+/* Returns how often the record has a warning of the store. */
+static int count_complaints(const toy *t)
+{
+    int n = 0;
+    for (const char *at = t->record; (at = strstr(at, "\"code\":\"unreachable\"")); at++)
+        n++;
+    return n;
+}
+
 TEST(a_read_only_store_is_said_by_name)
 {
     const char *store = scratch_path("read-only");
     toy t = toy_of("r0", store);
     if (!mount_small(store)) skip();
     toy_set(&t, "run.state_dir", "none");
+    toy_set(&t, "run.store_timeout", soon_given_up);
     t.stop_after = 1;
     toy_live(&t);
     TOY_OK(t);
-    CHECK_INT(0, mount("none", store, NULL, MS_REMOUNT | MS_RDONLY, NULL));
-    toy_live(&t);
-    CHECK_INT(DILOCO_EIO, t.status);
-    CHECK_CONTAINS("read-only", t.text);
+    remount(store, MS_RDONLY);
+    toy_keep_record(&t);
+    toy_live(&t); /* the claim of a generation is the first that writes */
+    CHECK_INT(DILOCO_EUNREACHABLE, t.status);
+    CHECK_CONTAINS("write gen/r0.0001 in store ", t.text);
+    CHECK_CONTAINS("Read-only file system: the store is read-only", t.text);
+    CHECK_INT(1, count_complaints(&t));
     diloco_verify_report report;
     CHECK_OK(diloco_verify(&report, store, 1, NULL, NULL)); /* a read needs no write access */
     CHECK_INT(0, umount(store));
+    free(t.record);
+}
+
+static void make_writable(toy *t, diloco_run *run, const char *line)
+{
+    (void)t, (void)run;
+    if (complains(line)) remount(trouble_in, 0);
+}
+
+TEST(restarted_replica_waits_for_a_store_that_is_read_only)
+{
+    const char *store = scratch_path("restarted");
+    toy t = toy_of("r0", store);
+    if (!mount_small(store)) skip();
+    toy_set(&t, "run.state_dir", scratch_path("restarted.state"));
+    t.stop_after = 4;
+    toy_live(&t);
+    TOY_OK(t);
+    remount(store, MS_RDONLY);
+    t.stop_after = 0;
+    t.heard = make_writable;
+    trouble_in = store;
+    training_continues(&t, store, "read-only");
+    CHECK(t.end.resumed);
+    CHECK_INT(0, umount(store));
+}
+
+static void interrupt_a_join(toy *t, diloco_run *run, const char *line)
+{
+    (void)t;
+    if (complains(line)) diloco_run_interrupt(run);
+}
+
+TEST(an_interrupt_is_heard_while_a_join_waits_for_the_store)
+{
+    const char *store = scratch_path("int-join"), *away = scratch_path("int-join-away");
+    toy t = toy_of("r0", store);
+    toy_set(&t, "run.state_dir", "none");
+    t.heard = interrupt_a_join;
+    CHECK_OK(toy_open(&t));
+    CHECK_OK(diloco_run_create(t.run));
+    CHECK_INT(0, rename(store, away));
+    CHECK_STATUS(DILOCO_EINTERRUPTED, diloco_run_join(t.run)); /* would wait ten minutes */
+    CHECK_INT(0, rename(away, store));
+    toy_close(&t);
 }
 
 /* ---- a committer that flips a bit (P7) -------------------------------------------------- */
@@ -606,6 +664,7 @@ TEST_MAIN(swm8_the_steps_of_a_round_need_no_store,
           run_waits_for_a_full_disk_and_continues, a_full_disk_of_the_local_state_is_waited_for,
           a_store_that_is_read_only_for_a_while_delays_a_run_and_nothing_else,
           an_io_error_of_a_folder_is_waited_for, disk_that_stays_full_ends_the_process_without_loss,
-          a_read_only_store_is_said_by_name,
+          a_read_only_store_is_said_by_name, restarted_replica_waits_for_a_store_that_is_read_only,
+          an_interrupt_is_heard_while_a_join_waits_for_the_store,
           every_replica_finds_a_flipped_bit_and_the_run_continues,
           every_byte_in_the_store_is_of_the_manifest_and_nothing_private_is_among_them)

@@ -12,6 +12,7 @@
 #include "protocol/logical_clients.h"
 #include "run/open.h"
 #include "run/resume_warnings.h"
+#include "run/store_patience.h"
 #include "state/paths.h"
 
 #include <stdio.h>
@@ -60,14 +61,63 @@ diloco_status diloco_run_create(diloco_run *run)
     return DILOCO_OK;
 }
 
+/* ---- claiming --------------------------------------------------------------------------- */
+
+static bool is_interrupted(const void *user)
+{
+    const diloco_run *run = user;
+    return atomic_load(&run->calls.stop);
+}
+
+/* Waits before another attempt at a part of the join. The first wait is a warning in the record. */
+static diloco_status wait_to_join(diloco_run *run, dl_patience *p)
+{
+    const dl_event_context context = {.replica = run->replica};
+    if (p->first) dl_event_warn(&run->record, &context, "unreachable", diloco_error_text());
+    dl_patience_pause(p, is_interrupted, run);
+    return atomic_exchange(&run->calls.stop, false)
+               ? dl_fail(DILOCO_EINTERRUPTED, "interrupted while joining the run")
+               : DILOCO_OK;
+}
+
+/* Claims this replica's generation. A claim that failed has had no effect, or has used a number. In
+ * the second case a new name is refused as another replica's, and the caller chooses a free one. */
+static diloco_status claim(diloco_run *run)
+{
+    dl_patience p = {0};
+    for (;;) {
+        dl_patience_call(&p, run->store);
+        diloco_status status = dl_run_claim_generation(&run->self, run->store, run->replica,
+                                                       &run->file, &run->config, run->signer);
+        const bool failed = dl_patience_store_failed(&p, run->store, status);
+        if (!dl_patience_again(&p, failed, &status, run->config.store_timeout_s)) return status;
+        DL_TRY(wait_to_join(run, &p));
+    }
+}
+
 /* ---- local state ------------------------------------------------------------------------ */
+
+/* Opens the folder of the local state. A disk that has become full or read-only since an earlier
+ * process of this replica is waited for, as a store is. */
+static diloco_status open_state(diloco_run *run)
+{
+    const char *folder = run->folders.local_dir;
+    dl_patience p = {0};
+    for (;;) {
+        diloco_status status = dl_local_open(&run->local, folder, run->replica);
+        const bool failed =
+            status == DILOCO_EFULL || (status && dl_local_is_read_only(folder, run->replica));
+        if (!dl_patience_again(&p, failed, &status, run->config.store_timeout_s)) return status;
+        DL_TRY(wait_to_join(run, &p));
+    }
+}
 
 /* Opens run.state_dir, or a folder beside a store that is a folder. */
 static diloco_status open_local(diloco_run *run)
 {
     if (strcmp(run->config.state_dir, "none") == 0) return DILOCO_OK;
     DL_TRY(dl_run_state_dir(run->folders.local_dir, &run->config));
-    const diloco_status status = dl_local_open(&run->local, run->folders.local_dir, run->replica);
+    const diloco_status status = open_state(run);
     if (status != DILOCO_EINVAL || !run->config.first_generation) return status;
     /* a process on this machine has the lock */
     return dl_run_refuse_twin(run->replica, run->store);
@@ -380,8 +430,7 @@ static diloco_status join(diloco_run *run)
     DL_TRY(open_local(run));
     /* The result is recorded even if the claim failed: a later start here must know that another
      * machine has the name. */
-    const diloco_status claimed = dl_run_claim_generation(&run->self, run->store, run->replica,
-                                                          &run->file, &run->config, run->signer);
+    const diloco_status claimed = claim(run);
     if (!claimed || (claimed == DILOCO_EFENCED && run->config.first_generation))
         dl_local_note_claim(run->local, claimed != DILOCO_OK);
     if (claimed) return claimed;

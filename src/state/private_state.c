@@ -60,6 +60,26 @@ static diloco_status take_lock(dl_local *local, const char *folder, const char *
     return DILOCO_OK;
 }
 
+/* Returns as access(2) does of the lock's file. */
+static int access_lock(const char *state_dir, const char *replica, int mode)
+{
+    char path[PATH_MAX];
+    errno = ENAMETOOLONG;
+    if (snprintf(path, sizeof path, "%s/%s/lock", state_dir, replica) >= (int)sizeof path)
+        return -1;
+    return access(path, mode);
+}
+
+bool dl_local_exists(const char *state_dir, const char *replica)
+{
+    return access_lock(state_dir, replica, F_OK) == 0;
+}
+
+bool dl_local_is_read_only(const char *state_dir, const char *replica)
+{
+    return access_lock(state_dir, replica, W_OK) && errno == EROFS;
+}
+
 /* Removes half-written files (base/file.c) that a killed process left. This process holds the lock.
  */
 static diloco_status remove_leftovers(const char *folder)

@@ -35,6 +35,11 @@ typedef struct dl_local dl_local;
 bool dl_local_inherit(const char *state_dir, const char *replica, const dl_private *privates,
                       size_t n);
 
+/* Returns whether an earlier process of this replica has had its state in the folder. */
+bool dl_local_exists(const char *state_dir, const char *replica);
+/* Returns whether it has, and the folder is on a read-only file system now. */
+bool dl_local_is_read_only(const char *state_dir, const char *replica);
+
 /* Creates the folder and takes the lock. Returns DILOCO_EINVAL if another process holds it; the
  * text has its pid. */
 DL_MUST_CHECK diloco_status dl_local_open(dl_local **out, const char *state_dir,

@@ -5,10 +5,14 @@
 
 #include "base/log.h"
 #include "presets/checks.h"
+#include "run/store_patience.h"
+#include "state/paths.h"
+#include "state/private_state.h"
 #include "train/opening.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 void dl_replica_progress(const dl_replica *r, const char *phase)
 {
@@ -137,10 +141,43 @@ static diloco_status live(dl_replica *r)
     return r->ops->end ? r->ops->end(r->user) : DILOCO_OK;
 }
 
+/* ---- opening */
+
+static bool is_stopped(const void *user)
+{
+    const dl_replica *r = user;
+    return r->hooks && r->hooks->stop && dl_stop_asked(r->hooks->stop);
+}
+
+/* Returns whether an earlier process of this replica has joined the run, so that the run exists. */
+static bool was_here(const dl_replica *r, const dl_config *config)
+{
+    dl_config_path dir;
+    return strcmp(config->state_dir, "none") != 0 && !dl_run_state_dir(dir, config) &&
+           dl_local_exists(dir, r->name);
+}
+
+/* Reads the run's settings, and opens data and model. A process that is started again waits up to
+ * run.store_timeout for a store that does not answer. The first process of a replica does not,
+ * because its store may have been misspelled. */
+static diloco_status set_up(dl_replica *r, const dl_config *config)
+{
+    dl_patience p = {0};
+    for (;;) {
+        diloco_status status = dl_opening_setup(&r->setup, &r->exists, config, 0);
+        const bool failed = status == DILOCO_EUNREACHABLE && was_here(r, config);
+        if (!dl_patience_again(&p, failed, &status, config->store_timeout_s)) return status;
+        if (p.first)
+            dl_log(DILOCO_LOG_WARN, "%s waits for its store: %s", r->name, diloco_error_text());
+        dl_patience_pause(&p, is_stopped, r);
+        if (is_stopped(r)) return dl_fail(DILOCO_EINTERRUPTED, "interrupted before training");
+    }
+}
+
 diloco_status dl_replica_live(dl_replica *r, const dl_config *config)
 {
     r->meter.loss = NAN;
-    DL_TRY(dl_opening_setup(&r->setup, &r->exists, config, 0));
+    DL_TRY(set_up(r, config));
     const diloco_status status = live(r);
     char text[2048]; /* the error, which closing may overwrite */
     snprintf(text, sizeof text, "%s", diloco_error_text());

@@ -19,6 +19,11 @@ serve() {
 serve
 url=http://127.0.0.1:$port/team/tiny
 
+# A replica that is killed while the hub is away waits for it as soon as it is started again.
+restart_without_hub() {
+    kill -9 "$(children "$train" | cut -d' ' -f1)"
+    wait_for grep -q 'waits for its store' out
+}
 diloco train tiny.toml --store "$url" >out 2>err &
 train=$!
 started="$started $train"
@@ -27,6 +32,7 @@ for entry in 5 12; do
     kill -9 "$hub"
     wait "$hub" 2>/dev/null || true
     sleep 1
+    [ $entry = 5 ] || restart_without_hub
     serve
 done
 code=0

@@ -43,6 +43,16 @@ expect 0 diloco launch short.toml --store small/run --set run.replicas=1 --prepa
 dd if=/dev/zero of=small/fill bs=1k 2>/dev/null && fail "the disk is not full"
 expect_error 4 'No space left' diloco join small/run --rank 0 --set run.store_timeout=1 --set data.train_path=text.txt
 rm small/fill
+
+# The same for a store that has become read-only, and for local state beside it.
+mount -o remount,ro small
+expect_error 4 'Read-only file system' diloco join small/run --rank 0 --set run.store_timeout=1 \
+    --set data.train_path=text.txt
+says 'local state'
+expect_error 4 'the store is read-only' diloco join small/run --rank 0 --set run.store_timeout=1 \
+    --set data.train_path=text.txt --set run.state_dir="$PWD/state"
+[ "$(grep -c 'the store is read-only' out)" = 1 ] || fail "the wait is not reported once"
+mount -o remount,rw small
 expect 0 diloco join small/run --rank 0 --set data.train_path=text.txt --quiet
 umount small
 
