@@ -437,6 +437,21 @@ TEST(unlikely_settings_are_warned_about_once_each)
     warned("threads", "slow each other down", "diloco", CHANGES("run.threads", "256"));
 }
 
+TEST(partition_size_warns_with_each_sampler_that_ignores_it)
+{
+    static const char *const ignoring[] = {"contiguous", "sample_quantity_noniid",
+                                           "label_quantity_noniid", "distribution_noniid"};
+    for (size_t i = 0; i < sizeof ignoring / sizeof *ignoring; i++) {
+        char text[160];
+        snprintf(text, sizeof text,
+                 "no effect with data.sampler = \"%s\": data.partition_size (needs "
+                 "iid|noniid|mixed|orthogonal)",
+                 ignoring[i]);
+        warned("sampler_options", text, "federated",
+               CHANGES("data.sampler", ignoring[i], "data.partition_size", "9"));
+    }
+}
+
 TEST(options_without_effect_are_named)
 {
     warned("schedule_options",
@@ -577,6 +592,7 @@ TEST_MAIN(unknown_names_are_answered_with_the_nearest_and_their_place,
           swm23_top_k_under_a_combiner_that_sorts_elements_is_refused, preset_single_is_one_replica,
           momentum_of_an_optimizer_that_has_none_is_refused,
           muons_learning_rate_needs_the_schedule_it_follows,
-          unlikely_settings_are_warned_about_once_each, options_without_effect_are_named,
+          unlikely_settings_are_warned_about_once_each,
+          partition_size_warns_with_each_sampler_that_ignores_it, options_without_effect_are_named,
           data_and_model_that_cannot_be_are_found_before_training,
           data_is_reported_as_it_will_be_cut)

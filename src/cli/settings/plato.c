@@ -48,7 +48,8 @@ static const struct {
 
     {"data.download", "*", NULL},
     {"data.testset_sampler", "*", NULL},
-    {"data.testset_size", NULL, "trainer.eval_batches is how much an evaluation looks at"},
+    {"data.testset_size", NULL,
+     "it is a random sample; trainer.eval_batches takes the first batches of the test set"},
     {"data.partition_distribution.", NULL, "data.sampler = \"distribution_noniid\" has such sizes"},
     {"data.anchor_classes", NULL, "take data.sampler = \"label_quantity_noniid\""},
     {"data.consistent_clients_size", NULL, "take data.sampler = \"label_quantity_noniid\""},
