@@ -59,6 +59,17 @@ TEST(p19_auto_chooses_the_topology_that_moves_the_fewest_bytes)
     CHECK_INT(DL_TOPOLOGY_LEADER, topology_of("2", 10, "f32", "leader", "offset"));
 }
 
+/* The cases that bench/topology.md measures and names. */
+TEST(p19_auto_of_the_measured_sizes)
+{
+    enum { MB = 250000 }; /* of f32 */
+    CHECK_INT(DL_TOPOLOGY_ALLGATHER, topology_of("2", 10 * MB, "f32", "auto", "offset"));
+    CHECK_INT(DL_TOPOLOGY_SHARDED, topology_of("4", 10 * MB, "f32", "auto", "offset"));
+    CHECK_INT(DL_TOPOLOGY_ALLGATHER, topology_of("8", MB, "f32", "auto", "offset"));
+    CHECK_INT(DL_TOPOLOGY_ALLGATHER, topology_of("16", MB, "f32", "auto", "offset"));
+    CHECK_INT(DL_TOPOLOGY_SHARDED, topology_of("17", MB, "f32", "auto", "offset"));
+}
+
 /* If members may be malicious, no single one is trusted. */
 TEST(p19_robust_rule_gives_each_slice_f_plus_one_owners)
 {
@@ -482,7 +493,7 @@ TEST(p19_an_entry_of_other_slices_is_void)
 }
 
 TEST_MAIN(p19_the_volumes_are_those_of_the_protocol,
-          p19_auto_chooses_the_topology_that_moves_the_fewest_bytes,
+          p19_auto_chooses_the_topology_that_moves_the_fewest_bytes, p19_auto_of_the_measured_sizes,
           p19_robust_rule_gives_each_slice_f_plus_one_owners,
           p19_run_that_cannot_be_sharded_is_refused_by_name,
           p19_replica_on_turn_plans_and_names_the_slices,
