@@ -5,7 +5,9 @@ RUN is a folder that scale_log made. Each command reads it from the folder and t
 loopback. CLOUD_TEST_URL may name a bucket (tests/servers/rgw.sh starts a server and sets it). Then
 rclone copies the run there, and each command reads that, too. Each line has the seconds that
 passed, the processor seconds of the command, its largest resident memory, and the processor seconds
-of the hub. A join ends with the new replica's first contribution; then it is killed."""
+and the largest memory of the hub so far. A join ends with the new replica's first contribution; then
+it is killed. The line `list log` is of bench_list_log, which lists all of log/ by the library's own
+store: its seconds are of the listing alone."""
 import os, re, shutil, subprocess, sys, tempfile, time, urllib.request
 
 build, run, text = (os.path.abspath(a) for a in sys.argv[1:4])
@@ -30,6 +32,12 @@ def high_water(pid):
         return 0
 
 
+def of_hub(hub, before):
+    """Return the processor seconds that a command has cost the hub, and its largest memory so far."""
+    if not hub: return ""
+    return f"  hub {cpu_of(hub.pid) - before:6.2f} s {high_water(hub.pid):6.1f} MB"
+
+
 def measured(store, what, process, begun, hub, hub_before, ready=lambda: False):
     """Waits until the process ends, or until `ready` says so and the process is killed."""
     memory, ended, killed = 0, 0, False
@@ -42,9 +50,8 @@ def measured(store, what, process, begun, hub, hub_before, ready=lambda: False):
         time.sleep(0.01)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode and not killed: sys.exit(f"scale.py: {what} exits with {process.returncode}")
-    hub_cpu = f"  hub {cpu_of(hub.pid) - hub_before:6.2f} s" if hub else ""
     print(f"{store:7} {what:8} {time.monotonic() - begun:8.2f} s  cpu "
-          f"{usage.ru_utime + usage.ru_stime:7.2f} s  memory {memory:6.1f} MB{hub_cpu}", flush=True)
+          f"{usage.ru_utime + usage.ru_stime:7.2f} s  memory {memory:6.1f} MB{of_hub(hub, hub_before)}", flush=True)
 
 
 def command(store, url, what, hub):
@@ -69,6 +76,14 @@ def join(store, url, hub):
     measured(store, "join", process, begun, hub, before, contributed)
 
 
+def listing(store, url, hub):
+    """bench_list_log prints its own memory, since it may end before it is looked at."""
+    before = cpu_of(hub.pid) if hub else None
+    done = subprocess.run([os.path.join(build, "bench", "bench_list_log"), url], stdout=subprocess.PIPE, text=True)
+    if done.returncode: sys.exit(f"scale.py: bench_list_log exits with {done.returncode}")
+    print(f"{store:7} list log {done.stdout.strip()}{of_hub(hub, before)}", flush=True)
+
+
 def get(url):
     with urllib.request.urlopen(url) as answer:
         return answer.read()
@@ -85,6 +100,7 @@ def hub_alone(hub, origin, name):
 
 
 def everything(store, url, hub=None):
+    listing(store, url, hub)
     for what in ("status", "verify", "log"): command(store, url, what, hub)
     join(store, url, hub)
 
