@@ -54,6 +54,20 @@ expect_error 4 'the store is read-only' diloco join small/run --rank 0 --set run
 [ "$(grep -c 'the store is read-only' out)" = 1 ] || fail "the wait is not reported once"
 mount -o remount,rw small
 expect 0 diloco join small/run --rank 0 --set data.train_path=text.txt --quiet
+
+# A replica that is killed while the store is read-only waits for it once it is started again, and so
+# do the others. A mount with a file open for writing cannot become read-only, hence the loop.
+sed 's/^rounds = .*/rounds = 60/' tiny.toml >long.toml
+diloco train long.toml --store small/live --set run.state_dir="$PWD/live.state" >out 2>err &
+train=$!
+started=$train
+wait_for has_entry small/live 3
+wait_for mount -o remount,ro small 2>remount.err
+kill -9 "$(children $train | cut -d' ' -f1)"
+wait_for grep -q 'write gen/.*Read-only file system' out
+mount -o remount,rw small
+wait $train || fail "a launcher whose store was read-only for a while"
+expect 0 diloco verify small/live
 umount small
 
 # A home that cannot be written.
