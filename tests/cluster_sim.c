@@ -174,6 +174,7 @@ static void configure(sim *s)
     set(&s->config, "run.start_timeout", "60");
     set(&s->config, "run.patience", "30");
     set(&s->config, "run.on_missing", rules[dl_rng_below(&s->rng, 3)]);
+    if (sim_loses_one(s)) set(&s->config, "run.on_missing", "wait");
     set(&s->config, "run.on_uncounted", dl_rng_below(&s->rng, 4) ? "adopt" : "keep");
     set(&s->config, "run.retain", dl_rng_below(&s->rng, 2) ? "all" : "recent");
     set(&s->config, "run.snapshot_every", "5");
@@ -275,6 +276,7 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *topology, const s
     const uint64_t in_four = strcmp(topology, "allgather") ? 2 : 1;
     const bool byzantine = dl_rng_below(&s->rng, 4) < in_four && calm <= 0;
     s->n_slots = s->n;
+    sim_choose_loss(s);
     for (size_t i = 0; i < s->n; i++) {
         replica *r = &s->replicas[i];
         name_of(s, i, r->name, sizeof r->name);
@@ -348,6 +350,8 @@ static void run(sim *s, uint64_t seed, size_t n, const char *topology, const set
         sim_turn(r);
     }
     sim_drop_late(s);
+    for (int i = 0; i < 2; i++)
+        dl_buf_deinit(&s->loss.beats[i]);
     sim_check_ends(s);
     sim_check_log(s);
     sim_audit(s);

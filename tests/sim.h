@@ -96,6 +96,7 @@ enum {
     X(BANNED, "replicas banned")                                                                   \
     X(FALSE_NEWS, "announcements and stops that were not true")                                    \
     X(INTRUDED, "objects that a writer without a key created")                                     \
+    X(FORGED_BEAT, "heartbeats that it wrote for a replica that had stopped for good")             \
     X(RENEWED, "replicas that went on as a later generation, for junk at their names")             \
     X(RENAMED, "replicas that took another name, as another writer had created theirs first")      \
     X(PASSED_OVER, "listings that passed over junk")                                               \
@@ -150,7 +151,7 @@ typedef struct replica {
         bool byzantine, sleeper, has_twin;
     } kind;
     struct {
-        bool alive, done, ended, has_trained, saw_later;
+        bool alive, done, ended, lost, has_trained, saw_later;
     } now;
     struct {            /* virtual seconds */
         double next;    /* the exchange's next moment */
@@ -295,6 +296,12 @@ typedef struct sim {
         dl_rng rng;
         double next;
     } intruder, announcer;
+    struct {
+        replica *of; /* it stops for good, without a word; NULL: none does */
+        double at;
+        dl_buf beats[2]; /* heartbeats of its last generation, which the intruder has kept */
+        uint64_t n_forged;
+    } loss;
 } sim;
 
 #define DIE(s, ...)                                                                                \
@@ -354,6 +361,8 @@ void sim_drop_late(sim *s); /* at the end */
 
 const dl_signer *sim_signer(size_t i); /* of the i-th replica */
 void sim_intrude(sim *s);              /* at its time, something that has no key */
+bool sim_loses_one(const sim *s);
+void sim_choose_loss(sim *s);
 uint64_t sim_open_entry(const sim *s); /* of the replica that has read furthest */
 
 /* ---- sim_announcer.c ---- */

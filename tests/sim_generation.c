@@ -2,6 +2,7 @@
  * store, its disk, its heartbeats, its end. */
 #include "exchange/exec_parts.h"
 #include "exchange/generations.h"
+#include "log/signed_beat.h"
 #include "protocol/logical_clients.h"
 #include "sim.h"
 #include "store/kind.h"
@@ -85,10 +86,15 @@ static bool has_only_measured(const dl_exec *x)
 /* As diloco_run_leave. An intruder may have taken the name. */
 static void announce_stop(const replica *r)
 {
+    unsigned char bytes[1024];
+    dl_buf text = {.data = bytes, .cap = sizeof bytes, .max = sizeof bytes};
+    dl_heartbeat_writer w;
     dl_key key;
     dl_key_end(key, &r->generation);
-    const diloco_status status =
-        dl_store_create(r->sim->store, key, &(dl_span){"{}", 2}, 1, NULL, DL_NEVER);
+    dl_heartbeat_begin(&w, &text, &dl_heartbeat_ended, r->signer, r->sim->file.id, &r->generation);
+    if (dl_heartbeat_end(&w)) DIE(r->sim, "%s", diloco_error_text());
+    const dl_span span = {text.data, text.len};
+    const diloco_status status = dl_store_create(r->sim->store, key, &span, 1, NULL, DL_NEVER);
     if (status && status != DILOCO_EEXIST) DIE(r->sim, "%s: %s", r->name, diloco_error_text());
 }
 
@@ -274,12 +280,16 @@ void sim_come_alive(replica *r)
 
 static void beat(replica *r)
 {
-    char text[160];
+    unsigned char bytes[1024];
+    dl_buf text = {.data = bytes, .cap = sizeof bytes, .max = sizeof bytes};
+    dl_heartbeat_writer w;
     dl_key key;
-    snprintf(text, sizeof text, "{\"beat\":%llu,\"entry\":%llu}", (unsigned long long)r->beat.n++,
-             (unsigned long long)dl_exec_state(r->exec)->control.entry);
+    dl_heartbeat_begin(&w, &text, &dl_heartbeat_alive, r->signer, r->sim->file.id, &r->generation);
+    dl_json_u64(&w.json, "beat", r->beat.n++);
+    dl_json_u64(&w.json, "entry", dl_exec_state(r->exec)->control.entry);
+    if (dl_heartbeat_end(&w)) DIE(r->sim, "%s", diloco_error_text());
     dl_key_heartbeat(key, &r->generation);
-    if (!dl_store_put(r->store, key, text, strlen(text), DL_NEVER)) {
+    if (!dl_store_put(r->store, key, text.data, text.len, DL_NEVER)) {
         if (!dl_generation_equal(&r->beat.generation, &r->generation)) r->beat.first = r->sim->now;
         r->beat.generation = r->generation;
         r->beat.entry = dl_exec_state(r->exec)->control.entry;

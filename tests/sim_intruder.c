@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { SECRET = 32, DER = 48, TOO_LONG_MAX = 4, CROWD_MAX = 300, RANDOM_MAX = 700 };
+enum { SIM_FEW = 4, SECRET = 32, DER = 48, TOO_LONG_MAX = 4, CROWD_MAX = 300, RANDOM_MAX = 700 };
 
 /* ---- keys --------------------------------------------------------------------------------- */
 
@@ -240,13 +240,69 @@ static void begin_a_name(sim *s)
     create(s, key);
 }
 
+/* In half of the seeds with keys and many replicas one of them stops for good, and entries wait for
+ * slow ones. */
+bool sim_loses_one(const sim *s)
+{
+    return s->kind.keyed && s->n > SIM_FEW && s->seed % 40 < 20;
+}
+
+void sim_choose_loss(sim *s)
+{
+    s->loss.of = sim_loses_one(s) ? &s->replicas[s->n - 2] : NULL;
+    s->loss.at = 100 * dl_rng_f64(&s->intruder.rng);
+    s->loss.n_forged = 0;
+    for (int i = 0; i < 2; i++)
+        dl_buf_init(&s->loss.beats[i], SIZE_MAX / 2);
+}
+
+static void keep_a_heartbeat(sim *s, dl_buf *out)
+{
+    dl_key key;
+    dl_key_heartbeat(key, &s->loss.of->generation);
+    dl_buf_clear(out);
+    (void)!dl_store_get(s->store, out, key, DL_NEVER); /* it need not have one yet */
+}
+
+static void put_heartbeat(sim *s, uint32_t number, const void *data, size_t len)
+{
+    dl_key key;
+    dl_generation generation = s->loss.of->generation;
+    generation.number = number;
+    dl_key_heartbeat(key, &generation);
+    if (dl_store_put(s->store, key, data, len, DL_NEVER)) DIE(s, "%s", diloco_error_text());
+    sim_happened[SIM_FORGED_BEAT]++;
+}
+
+/* Before the replica stops, two of its heartbeats are kept. Afterwards those of its generation and
+ * of a later one change for ever: to text with a number that counts up, and to what was kept. */
+static void forge_a_heartbeat(sim *s)
+{
+    char text[64];
+    const replica *r = s->loss.of;
+    if (!r || !r->generation.replica[0]) return; /* it has not begun yet */
+    dl_buf *kept = &s->loss.beats[s->loss.n_forged++ % 2];
+    if (!r->now.lost) return keep_a_heartbeat(s, kept);
+    const int len = snprintf(text, sizeof text, "{\"beat\":%llu,\"entry\":0}",
+                             (unsigned long long)s->loss.n_forged + 1000000);
+    put_heartbeat(s, DL_GENERATION_MAX, text, (size_t)len);
+    const bool again = s->loss.n_forged % 3 == 0 && kept->len;
+    put_heartbeat(s, r->generation.number, again ? (const char *)kept->data : text,
+                  again ? kept->len : (size_t)len);
+}
+
 void sim_intrude(sim *s)
 {
     dl_key key;
-    if (!s->kind.keyed || s->now < s->intruder.next || s->now >= SIM_QUIET) return;
+    if (!s->kind.keyed || s->now < s->intruder.next) return;
+    forge_a_heartbeat(s);
+    if (s->now >= SIM_QUIET) s->intruder.next = s->now + 2;
+    if (s->now >= SIM_QUIET) return;
     if (s->kind.open && s->intruder.next <= 0) begin_a_name(s);
     s->intruder.next = s->now + 0.2 + 5 * dl_rng_f64(&s->intruder.rng);
     if (below(s, 20) == 0) create_crowd(s);
     draw_key(s, key);
+    /* Its own void entries would end the wait for the lost replica. */
+    if (s->loss.of && s->loss.of->now.lost && !strncmp(key, "log/", 4)) return;
     create(s, key);
 }

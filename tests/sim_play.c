@@ -507,11 +507,24 @@ static void pause(replica *r)
     if (pause > PATIENCE && sim_chance(s, 0.5)) start_twin(r);
 }
 
+/* It has no twin that could do without it. */
+static bool is_lost(const replica *r)
+{
+    return r == r->sim->loss.of && r->sim->now >= r->sim->loss.at && !r->kind.has_twin;
+}
+
+static void lose(replica *r)
+{
+    stop_for_good(r);
+    r->now.lost = true;
+}
+
 void sim_turn(replica *r)
 {
     sim *s = r->sim;
     if (r->fault.fail_at <= s->now) return sim_goodput_fail(r);
     if (!r->now.alive) return sim_come_alive(r);
+    if (is_lost(r)) return lose(r);
     if (sim_chance(s, P_PAUSE)) return pause(r);
     if (r->upload.at <= s->now)
         sending_turn(r);

@@ -34,7 +34,8 @@ bool sim_all_happened(const char *topology)
         const bool wide = (size_t)N_FLOATS > DL_BLOCK;
         const bool whole =
             i == SIM_PROBED || i == SIM_APPLIED_BESIDE; /* not of what is in slices */
-        const bool keyed = i == SIM_INTRUDED || i == SIM_RENEWED || i == SIM_PASSED_OVER;
+        const bool keyed =
+            i == SIM_INTRUDED || i == SIM_FORGED_BEAT || i == SIM_RENEWED || i == SIM_PASSED_OVER;
         const bool open = i == SIM_RENAMED; /* a roster for allgather alone */
         if (sim_happened[i] || ((whole || keyed) && !strcmp(topology, "sharded"))) continue;
         if (open && strcmp(topology, "allgather") != 0) continue;
@@ -157,7 +158,8 @@ void sim_check_ends(const sim *s)
     for (size_t i = 0; i < s->n; i++) {
         bool ended = false;
         for (size_t k = i; k < s->n_slots; k++)
-            ended |= s->replicas[k].now.ended && !strcmp(s->replicas[k].name, s->replicas[i].name);
+            ended |= (s->replicas[k].now.ended || s->replicas[k].now.lost) &&
+                     !strcmp(s->replicas[k].name, s->replicas[i].name);
         if (!ended) DIE(s, "I4: no life of %s comes to the end", s->replicas[i].name);
     }
 }

@@ -146,6 +146,7 @@ static void layout(dl_exec *x, dl_arena *arena)
     x->apply.probed = DL_ARENA_ARRAY(arena, double, m + 1);
     x->collect.listed = DL_ARENA_ARRAY(arena, dl_listed, x->collect.n_slots);
     x->collect.seen = DL_ARENA_ARRAY(arena, dl_seen, x->collect.cap_seen);
+    if (x->ring) x->collect.beating = DL_ARENA_ARRAY(arena, dl_beating, x->collect.cap_seen);
     x->upload.spans = DL_ARENA_ARRAY(arena, dl_span, 3);
 }
 

@@ -2,6 +2,7 @@
 #ifndef DL_EXCHANGE_EXEC_PARTS_H
 #define DL_EXCHANGE_EXEC_PARTS_H
 
+#include "base/rng.h"
 #include "exchange/exec.h"
 #include "exchange/keyring.h"
 #include "exchange/probing.h"
@@ -132,6 +133,16 @@ typedef struct dl_upload_part {
 } dl_upload_part;
 
 /* Listing and reading contributions and heartbeats (listing.c, fetch.c). */
+/* A replica's heartbeats in a run with keys (watch_signed.c). */
+enum { DL_BEATING_LATER = 4 };
+typedef struct dl_beating {
+    dl_generation generation; /* the newest that has signed a heartbeat, */
+    bool signed_once;         /* if there is one; otherwise it only has the name */
+    bool end_listed;          /* end/ has this generation */
+    uint64_t n_later;         /* later generations in hb/ */
+    uint32_t later[DL_BEATING_LATER];
+} dl_beating;
+
 typedef struct dl_collect_part {
     size_t n_slots;
     dl_slot **slots;            /* [n_slots], NULL until needed */
@@ -141,6 +152,9 @@ typedef struct dl_collect_part {
     dl_seen *seen; /* [cap_seen] */
     size_t n_seen, cap_seen;
     size_t n_seen_other; /* rows of unnamed replicas */
+    dl_beating *beating; /* [cap_seen] */
+    size_t n_beating;
+    dl_rng drawing; /* of names that a look reads */
     dl_contribution fetched;
     /* Contributions to earlier entries are read from the store alone. A REJOIN raises it, since the
      * store may hold other bytes than this replica applied. */
@@ -277,6 +291,7 @@ bool dl_exec_is_named(const dl_exec *x, const dl_generation *generation);
 /* listing.c: return an upper bound of the number of such names. */
 size_t dl_exec_n_named(const dl_exec *x);
 /* watch_heartbeats.c */
+DL_MUST_CHECK diloco_status dl_exec_watch_signed(dl_exec *x, dl_reply *reply, dl_time until);
 DL_MUST_CHECK diloco_status dl_exec_watch(dl_exec *x, const dl_request *request, dl_reply *reply,
                                           dl_time until);
 /* listing.c: records that this object has the name of the replica's generation but is not signed

@@ -54,6 +54,7 @@ static diloco_status found_end(void *context, const char *key, size_t len)
 diloco_status dl_exec_watch(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
     (void)request;
+    if (x->ring) return dl_exec_watch_signed(x, reply, until);
     x->collect.n_seen = x->collect.n_seen_other = 0;
     DL_TRY(dl_store_list(x->a.store, "hb/", NULL, found_heartbeat, x, until));
     for (size_t i = 0; i < x->collect.n_seen; i++) {

@@ -56,9 +56,15 @@ static dl_watched *row_of_seen(dl_watch *watch, const dl_seen *seen, dl_time now
     if (w && !known)
         *w = (dl_watched){.generation = seen->generation,
                           .content = seen->content,
+                          .beat = seen->beat,
                           .changed = now,
                           .judged = judged};
     return w;
+}
+
+static bool has_changed(const dl_watched *w, const dl_seen *seen)
+{
+    return seen->beat ? seen->beat > w->beat : !dl_hash_equal(w->content, seen->content);
 }
 
 void dl_watch_see(dl_watch *watch, const dl_seen *seen, size_t n_seen, dl_time now)
@@ -69,8 +75,9 @@ void dl_watch_see(dl_watch *watch, const dl_seen *seen, size_t n_seen, dl_time n
         if (!w) continue;
         w->seen = watch->looks;
         w->ended |= seen[i].ended;
-        if (dl_hash_equal(w->content, seen[i].content)) continue;
+        if (!has_changed(w, &seen[i])) continue;
         w->content = seen[i].content;
+        w->beat = seen[i].beat;
         w->changed = now;
     }
 }

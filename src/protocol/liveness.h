@@ -13,6 +13,7 @@ enum { DL_WATCH_MAX = 4096 };
 typedef struct dl_watched {
     dl_generation generation;
     dl_hash content;
+    uint64_t beat;   /* dl_seen; the highest so far, so that an old heartbeat is no change */
     dl_time changed; /* when we first saw this content */
     uint64_t seen;   /* number of the last look with a heartbeat; 0: never */
     uint64_t judged; /* number of the look after the last judgement; 0: never judged */

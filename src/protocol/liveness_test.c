@@ -48,6 +48,29 @@ TEST(p11_changed_heartbeat_restarts_the_patience)
     CHECK(silent(&w, "a", 155));
 }
 
+static dl_seen signed_beat(const char *replica, uint32_t generation, uint64_t beat)
+{
+    char content[32];
+    snprintf(content, sizeof content, "%llu", (unsigned long long)beat);
+    dl_seen s = beat_of(replica, generation, content);
+    s.beat = beat;
+    return s;
+}
+
+/* Anyone may write an old signed heartbeat again. */
+TEST(p11_of_signed_heartbeats_only_a_higher_number_is_a_change)
+{
+    dl_watch w = fresh();
+    see(&w, signed_beat("a", 0, 5), 100);
+    see(&w, signed_beat("a", 0, 6), 125);
+    see(&w, signed_beat("a", 0, 5), 140);
+    see(&w, signed_beat("a", 0, 6), 150);
+    CHECK(!silent(&w, "a", 154));
+    CHECK(silent(&w, "a", 155));
+    see(&w, signed_beat("a", 1, 1), 156); /* a later generation counts from 1 */
+    CHECK(!silent(&w, "a", 157));
+}
+
 TEST(p11_patience_counts_from_the_first_look_at_a_heartbeat)
 {
     dl_watch w = fresh();
@@ -152,6 +175,7 @@ TEST(full_table_of_roster_members_leaves_a_further_replica_unwatched)
 TEST_MAIN(p11_a_heartbeat_that_stays_the_same_for_patience_is_silent,
           p11_changed_heartbeat_restarts_the_patience,
           p11_patience_counts_from_the_first_look_at_a_heartbeat,
+          p11_of_signed_heartbeats_only_a_higher_number_is_a_change,
           p11_the_absence_of_a_heartbeat_is_watched_like_one,
           p11_a_first_heartbeat_ends_the_absence, p9_an_ended_generation_is_silent_at_once,
           p15_newest_generation_has_to_write_heartbeats,

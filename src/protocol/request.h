@@ -144,7 +144,8 @@ typedef struct dl_request {
 typedef struct dl_seen {
     dl_generation generation;
     dl_hash content;
-    bool ended; /* the end object of that generation exists */
+    uint64_t beat; /* of a signed one: it counts up, from 1; 0: the content decides */
+    bool ended;    /* the end object of that generation exists */
     double steps_per_s;
 } dl_seen;
 

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "exchange/keyring.h"
+#include "log/signed_beat.h"
 #include "run/entry_pace.h"
 #include "state/collection.h"
 
@@ -104,32 +105,28 @@ typedef struct beat_numbers {
 static diloco_status write_beat(dl_buf *text, dl_key key, dl_background *b, uint64_t n,
                                 const beat_numbers *numbers)
 {
-    dl_json j;
+    dl_heartbeat_writer w;
+    dl_json *j = &w.json;
     pthread_mutex_lock(&b->beat.lock);
     const dl_store_speed speed = b->speed;
     const double deadline_s = b->deadline_s;
     const dl_generation self = b->a.self;
     pthread_mutex_unlock(&b->beat.lock);
     dl_key_heartbeat(key, &self);
-    dl_buf_clear(text);
-    dl_json_init(&j, text);
-    dl_json_object(&j, NULL);
-    dl_json_str(&j, "replica", self.replica);
-    dl_json_u64(&j, "generation", self.number);
-    dl_json_u64(&j, "beat", n); /* changes even when nothing else does (P11) */
-    dl_json_u64(&j, "step", b->step);
-    dl_json_u64(&j, "position", b->position);
-    dl_json_u64(&j, "entry", b->entry);
-    dl_json_f64(&j, "steps_per_s", numbers->steps_per_s);
-    dl_json_f64(&j, "entry_s", numbers->entry_s);
-    dl_json_f64(&j, "time", dl_clock_wall());
-    dl_json_f64(&j, "up_bps", speed.up_bps);
-    dl_json_f64(&j, "down_bps", speed.down_bps);
-    dl_json_f64(&j, "request_s", speed.request_s);
-    dl_json_f64(&j, "deadline_s", deadline_s);
-    if (b->a.peers) dl_peers_report(b->a.peers, &j);
-    dl_json_end(&j);
-    return dl_json_done(&j);
+    dl_heartbeat_begin(&w, text, &dl_heartbeat_alive, b->a.signer, b->a.run->id, &self);
+    dl_json_u64(j, "beat", n); /* changes even when nothing else does (P11) */
+    dl_json_u64(j, "step", b->step);
+    dl_json_u64(j, "position", b->position);
+    dl_json_u64(j, "entry", b->entry);
+    dl_json_f64(j, "steps_per_s", numbers->steps_per_s);
+    dl_json_f64(j, "entry_s", numbers->entry_s);
+    dl_json_f64(j, "time", dl_clock_wall());
+    dl_json_f64(j, "up_bps", speed.up_bps);
+    dl_json_f64(j, "down_bps", speed.down_bps);
+    dl_json_f64(j, "request_s", speed.request_s);
+    dl_json_f64(j, "deadline_s", deadline_s);
+    if (b->a.peers) dl_peers_report(b->a.peers, j);
+    return dl_heartbeat_end(&w);
 }
 
 /* A failed heartbeat is not repeated: the next one follows soon and has newer contents. The
@@ -189,7 +186,7 @@ static void *beat_body(void *context)
     uint64_t last_step = b->step;
     dl_entry_pace pace = {.n = 0};
     dl_time last = dl_clock_now();
-    unsigned char bytes[2048];
+    unsigned char bytes[4096]; /* the most that readers take */
     dl_buf text = {.data = bytes, .cap = sizeof bytes, .max = sizeof bytes};
     pthread_mutex_lock(&b->beat.lock);
     bool last_word = false; /* the last heartbeat says where this generation ended */

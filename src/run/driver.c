@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "log/signed_beat.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -244,24 +245,20 @@ bool dl_driver_saved_now(const dl_driver *d, dl_pace_saved *out, dl_hash *bases,
 
 static diloco_status write_end(dl_buf *text, dl_driver *d)
 {
-    dl_json j;
+    dl_heartbeat_writer w;
     dl_driver_lock(d);
     const uint64_t entry = dl_driver_control(d)->entry;
     dl_driver_unlock(d);
-    dl_json_init(&j, text);
-    dl_json_object(&j, NULL);
-    dl_json_str(&j, "replica", d->a.self.replica);
-    dl_json_u64(&j, "generation", d->a.self.number);
-    dl_json_u64(&j, "entry", entry);
-    dl_json_end(&j);
-    return dl_json_done(&j);
+    dl_heartbeat_begin(&w, text, &dl_heartbeat_ended, d->a.signer, d->a.run->id, &d->a.self);
+    dl_json_u64(&w.json, "entry", entry);
+    return dl_heartbeat_end(&w);
 }
 
 /* A second call finds the name taken, and the entry of the first call remains in the object. Errors
  * of the store are returned; the others then wait for run.patience. */
 diloco_status dl_driver_leave(dl_driver *d)
 {
-    unsigned char bytes[512];
+    unsigned char bytes[1024];
     dl_buf text = {.data = bytes, .cap = sizeof bytes, .max = sizeof bytes};
     dl_key key;
     dl_store *store;

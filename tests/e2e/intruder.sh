@@ -112,6 +112,42 @@ intrude_running() { # NAME WHERE ROSTER
     echo "$name: $(cat planted)"
 }
 
+# A member is killed, and its heartbeat changes for ever. Entries wait for slow replicas, but for this
+# one no longer than run.patience.
+forge_beats() { # NAME
+    name=$1
+    mkdir "$name"
+    cd "$name"
+    trap clean_up_own EXIT
+    cp ../tiny.toml ../text.txt ../three .
+    sed -i "s/^rounds = 8/rounds = 100/; s/^replicas = 2/replicas = 3/" tiny.toml
+    diloco train tiny.toml --store run --replicas 2 --set run.state_dir=state --quiet \
+        --set run.roster=closed --set run.members=three --set run.on_missing=wait \
+        --set run.patience=3 --set run.heartbeat=1 >train.out 2>&1 &
+    train=$!
+    started=$train
+    for replica in r0 r1; do wait_for test -e "run/c/0000000000/$replica.0000"; done
+    XDG_CONFIG_HOME="$work/joiner" diloco join run --rank 2 --set data.train_path=text.txt \
+        --set run.state_dir=joined --set run.threads=1 >join.out 2>&1 &
+    joiner=$!
+    started="$started $joiner"
+    wait_for grep -qs '"life":"r2.0000"' run/log/0000000003.json
+    kill -9 $joiner
+    (
+        while n=$((${n:-0} + 1)); do
+            for life in r2.0000 r2.0007; do
+                echo "{\"replica\":\"r2\",\"beat\":$((n + 1000000)),\"entry\":5}" >"run/hb/$life"
+            done
+            sleep .2
+        done
+    ) &
+    started="$started $!"
+    wait "$train" || fail "$name: train: $(cat train.out)"
+    all_read run 100
+    grep -l '"reason":"silent: r2"' run/log/*.json >/dev/null || fail "$name: r2 was never silent"
+    echo "$name: complete"
+}
+
 clean_up_own() {
     status=$?
     for pid in $started; do kill -9 "$pid" 2>/dev/null || true; done
@@ -143,6 +179,7 @@ rosters() {
     go intrude open.mixed mixed folder open
     go intrude invited.mixed mixed folder invited
     go intrude_running closed.running folder closed
+    go forge_beats closed.beats
     go intrude_running invited.running folder invited
     go intrude trusted.allgather nobody folder trusted
     go intrude trusted.leader nobody folder trusted --set server.diloco.exchange=leader
