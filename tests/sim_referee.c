@@ -114,7 +114,8 @@ static diloco_status found_hiding(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-/* Heartbeats are not signed. So an intruder's under a later generation hides this one (P25.7). */
+/* Collection checks no signatures. So an intruder's heartbeat under a later generation hides this
+ * one (P25.7). */
 static bool is_hidden(const sim *s, const dl_generation *generation)
 {
     hiding h = {.of = *generation};

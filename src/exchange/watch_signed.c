@@ -33,6 +33,7 @@ static bool may_have_row(const dl_exec *x, const dl_generation *generation)
            (x->mode->reads_speeds && c->n_beating < dl_exec_n_named(x) + UNNAMED_MAX);
 }
 
+/* Notes the number of a later generation that hb/ has. */
 static void note_later(dl_collect_part *c, dl_beating *row, uint32_t number)
 {
     const bool first = row->n_later++ == 0;
@@ -72,7 +73,8 @@ static diloco_status found_end(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-/* Rows of replicas that are not named any more make place. */
+/* Rows of replicas that are not named any more make place, and so do those of unnamed ones that
+ * have signed nothing. */
 static diloco_status begin_look(dl_exec *x)
 {
     dl_collect_part *c = &x->collect;
@@ -82,7 +84,8 @@ static diloco_status begin_look(dl_exec *x)
     dl_rng_init(&c->drawing, seed, DL_STREAM(DL_STREAM_JITTER, 1), 0);
     for (size_t i = 0; i < c->n_beating; i++) {
         dl_beating *row = &c->beating[i];
-        if (!dl_exec_is_named(x, &row->generation) && !x->mode->reads_speeds) continue;
+        const bool stays = x->mode->reads_speeds && row->signed_once;
+        if (!stays && !dl_exec_is_named(x, &row->generation)) continue;
         row->n_later = 0;
         row->end_listed = false;
         c->beating[n++] = *row;
@@ -130,11 +133,20 @@ static void take(reading *r, const dl_generation *generation)
     c->seen[c->n_seen++] = s;
 }
 
+/* Few names fill several places. */
+static bool is_read(const dl_beating *row, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (row->later[k] == row->later[i]) return true;
+    return false;
+}
+
 /* Reads the newest generation's heartbeat. */
 static diloco_status read_heartbeat(reading *r, dl_beating *row)
 {
     bool holds = false;
     for (size_t i = 0; i < DL_BEATING_LATER && row->n_later && !holds; i++) {
+        if (is_read(row, i)) continue;
         dl_generation later = row->generation;
         later.number = row->later[i];
         DL_TRY(read_sign(&holds, r, &dl_heartbeat_alive, dl_key_heartbeat, &later));
@@ -160,17 +172,28 @@ static diloco_status read_heartbeats(reading *r)
     return DILOCO_OK;
 }
 
+/* A row without a heartbeat at present gets one for its end. */
+static void take_end(dl_collect_part *c, const dl_generation *generation)
+{
+    size_t i = 0;
+    while (i < c->n_seen && !dl_generation_equal(&c->seen[i].generation, generation))
+        i++;
+    if (i == c->n_seen) c->seen[c->n_seen++] = (dl_seen){.generation = *generation};
+    c->seen[i].ended = true;
+}
+
 static diloco_status read_ends(reading *r)
 {
     dl_collect_part *c = &r->x->collect;
-    for (size_t i = 0; i < c->n_seen; i++) {
-        const dl_beating *row = row_of(c, c->seen[i].generation.replica);
+    for (size_t i = 0; i < c->n_beating; i++) {
+        const dl_beating *row = &c->beating[i];
         const char *why;
+        bool ended = false;
         if (!row->end_listed) continue;
         DL_TRY(dl_keyring_find(&r->key, &why, r->x->ring, row->generation.replica, r->until));
-        if (r->key)
-            DL_TRY(
-                read_sign(&c->seen[i].ended, r, &dl_heartbeat_ended, dl_key_end, &row->generation));
+        if (!r->key) continue;
+        DL_TRY(read_sign(&ended, r, &dl_heartbeat_ended, dl_key_end, &row->generation));
+        if (ended) take_end(c, &row->generation);
     }
     return DILOCO_OK;
 }

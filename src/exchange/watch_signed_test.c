@@ -142,6 +142,7 @@ TEST(p11_only_a_heartbeat_of_its_key_shows_a_replica)
     put_text(&w, "hb/r1.0000", "junk"); /* no party can make it alive, but anyone can hide it */
     CHECK(look(&w, 1) == NULL);
     put_text(&w, "hb/zz.0000", "junk"); /* it is not named */
+    CHECK(look(&w, 1) == NULL);
     CHECK_INT(0, w.reply.watch.n_seen);
     end_world(&w);
 }
@@ -183,6 +184,8 @@ TEST(p11_only_an_end_of_its_key_ends_a_generation)
     CHECK(!look(&w, 1)->ended);
     put_signed(&w, 1, &dl_heartbeat_ended, &w.generations[1], 0, "end/r1.0000");
     CHECK(look(&w, 1)->ended);
+    put_text(&w, "hb/r1.0000", "junk"); /* a hidden heartbeat does not hide the end */
+    CHECK(look(&w, 1) && look(&w, 1)->ended);
     CHECK(look(&w, 2) == NULL);
     end_world(&w);
 }

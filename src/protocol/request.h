@@ -145,7 +145,7 @@ typedef struct dl_seen {
     dl_generation generation;
     dl_hash content;
     uint64_t beat; /* of a signed one: it counts up, from 1; 0: the content decides */
-    bool ended;    /* the end object of that generation exists */
+    bool ended;    /* the end object of that generation exists, and in a run with keys is signed */
     double steps_per_s;
 } dl_seen;
 

@@ -243,13 +243,16 @@ bool dl_driver_saved_now(const dl_driver *d, dl_pace_saved *out, dl_hash *bases,
     return dl_pace_save(&d->pace, out);
 }
 
-static diloco_status write_end(dl_buf *text, dl_driver *d)
+/* The exchange may renew the generation at any time, so name and signature take one copy of it. */
+static diloco_status write_end(dl_buf *text, dl_key key, dl_driver *d)
 {
     dl_heartbeat_writer w;
     dl_driver_lock(d);
     const uint64_t entry = dl_driver_control(d)->entry;
+    const dl_generation self = d->a.self;
     dl_driver_unlock(d);
-    dl_heartbeat_begin(&w, text, &dl_heartbeat_ended, d->a.signer, d->a.run->id, &d->a.self);
+    dl_key_end(key, &self);
+    dl_heartbeat_begin(&w, text, &dl_heartbeat_ended, d->a.signer, d->a.run->id, &self);
     dl_json_u64(&w.json, "entry", entry);
     return dl_heartbeat_end(&w);
 }
@@ -262,8 +265,7 @@ diloco_status dl_driver_leave(dl_driver *d)
     dl_buf text = {.data = bytes, .cap = sizeof bytes, .max = sizeof bytes};
     dl_key key;
     dl_store *store;
-    dl_key_end(key, &d->a.self);
-    DL_TRY(write_end(&text, d));
+    DL_TRY(write_end(&text, key, d));
     DL_TRY(dl_store_open_at(&store, dl_store_address_of(d->a.store), false));
     dl_store_count_into(store, dl_store_tally(d->a.store));
     const dl_span span = {text.data, text.len};

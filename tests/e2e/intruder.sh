@@ -112,6 +112,10 @@ intrude_running() { # NAME WHERE ROSTER
     echo "$name: $(cat planted)"
 }
 
+counts_r2() {
+    grep -qs '"life":"r2.0000"' run/log/*.json
+}
+
 # A member is killed, and its heartbeat changes for ever. Entries wait for slow replicas, but for this
 # one no longer than run.patience.
 forge_beats() { # NAME
@@ -120,10 +124,10 @@ forge_beats() { # NAME
     cd "$name"
     trap clean_up_own EXIT
     cp ../tiny.toml ../text.txt ../three .
-    sed -i "s/^rounds = 8/rounds = 100/; s/^replicas = 2/replicas = 3/" tiny.toml
+    sed -i "s/^rounds = 8/rounds = 300/; s/^replicas = 2/replicas = 3/" tiny.toml
     diloco train tiny.toml --store run --replicas 2 --set run.state_dir=state --quiet \
         --set run.roster=closed --set run.members=three --set run.on_missing=wait \
-        --set run.patience=3 --set run.heartbeat=1 >train.out 2>&1 &
+        --set run.patience=10 --set run.heartbeat=1 >train.out 2>&1 &
     train=$!
     started=$train
     for replica in r0 r1; do wait_for test -e "run/c/0000000000/$replica.0000"; done
@@ -131,10 +135,11 @@ forge_beats() { # NAME
         --set run.state_dir=joined --set run.threads=1 >join.out 2>&1 &
     joiner=$!
     started="$started $joiner"
-    wait_for grep -qs '"life":"r2.0000"' run/log/0000000003.json
-    kill -9 $joiner
+    wait_for counts_r2
+    kill -9 $joiner $(children $joiner)
     (
-        while n=$((${n:-0} + 1)); do
+        while kill -0 "$train" 2>/dev/null; do
+            n=$((${n:-0} + 1))
             for life in r2.0000 r2.0007; do
                 echo "{\"replica\":\"r2\",\"beat\":$((n + 1000000)),\"entry\":5}" >"run/hb/$life"
             done
@@ -143,8 +148,9 @@ forge_beats() { # NAME
     ) &
     started="$started $!"
     wait "$train" || fail "$name: train: $(cat train.out)"
-    all_read run 100
-    grep -l '"reason":"silent: r2"' run/log/*.json >/dev/null || fail "$name: r2 was never silent"
+    all_read run 300
+    [ ! -e run/end/r2.0000 ] || fail "$name: r2 was not killed"
+    grep -q '"reason":"silent: [^"]*r2' run/log/*.json || fail "$name: r2 was never silent"
     echo "$name: complete"
 }
 
