@@ -290,8 +290,9 @@ DL_MUST_CHECK diloco_status dl_exec_list(dl_exec *x, const dl_request *request, 
 bool dl_exec_is_named(const dl_exec *x, const dl_generation *generation);
 /* listing.c: return an upper bound of the number of such names. */
 size_t dl_exec_n_named(const dl_exec *x);
-/* watch_heartbeats.c */
+/* watch_signed.c: of a run with keys. */
 DL_MUST_CHECK diloco_status dl_exec_watch_signed(dl_exec *x, dl_reply *reply, dl_time until);
+/* watch_heartbeats.c */
 DL_MUST_CHECK diloco_status dl_exec_watch(dl_exec *x, const dl_request *request, dl_reply *reply,
                                           dl_time until);
 /* listing.c: records that this object has the name of the replica's generation but is not signed

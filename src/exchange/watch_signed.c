@@ -18,7 +18,7 @@ enum { SIGN_MAX = 4096, UNNAMED_MAX = 64 };
 
 static dl_beating *row_of(dl_collect_part *c, const char *replica)
 {
-    /* A listing has the names of a replica one after the other. */
+    /* The rows of a first look are in the order of its listing, so the last one is likely. */
     for (size_t i = c->n_beating; i > 0; i--)
         if (!strcmp(c->beating[i - 1].generation.replica, replica)) return &c->beating[i - 1];
     return NULL;
