@@ -110,7 +110,8 @@ static dl_reply carry_out(world *w, const dl_request *request)
 /* With two fragments and H = 4 a due point is every two steps, from 4 on. */
 static void capture(world *w, uint64_t entry, uint32_t fragment)
 {
-    const dl_train_stats work = {.steps = 4, .samples = 4, .position = 4 + 2 * entry};
+    const dl_train_stats work = {
+        .steps = 4, .samples = 4, .end_sample = 4, .position = 4 + 2 * entry};
     CHECK_OK(dl_exec_capture(w->exec, entry, fragment, &work));
 }
 

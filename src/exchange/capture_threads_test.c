@@ -81,7 +81,7 @@ static void end(world *w)
 
 static void capture(world *w, result *out)
 {
-    const dl_train_stats work = {.steps = 4, .samples = 4, .position = 4};
+    const dl_train_stats work = {.steps = 4, .samples = 4, .end_sample = 4, .position = 4};
     void *places[2] = {out->copy, out->copy + N_A};
     dl_exec_copy_to(w->exec, places);
     fill(w->local, N, 2); /* training */

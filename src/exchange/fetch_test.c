@@ -50,7 +50,7 @@ static dl_exec *contribute(world *w, size_t who)
 {
     char name[8];
     dl_reply reply = {.status = DILOCO_OK};
-    const dl_train_stats work = {.steps = 1, .samples = 1, .position = 1};
+    const dl_train_stats work = {.steps = 1, .samples = 1, .end_sample = 1, .position = 1};
     const dl_request request = {.kind = DL_REQUEST_CONTRIBUTE, .entry = 0};
     snprintf(name, sizeof name, "r%zu", who);
     CHECK_OK(dl_run_claim_generation(&w->generations[who], w->store, name, &w->file,

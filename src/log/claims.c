@@ -13,6 +13,8 @@ const char *dl_claims_refuse(const dl_contribution *c, const dl_train_bounds *b)
     if (position < b->since) return "it claims a position before that of its base";
     if (steps > b->steps || steps > position - b->since)
         return "it claims more steps than a replica can take since its base";
+    if (c->assigned.n == 0 && c->stats.samples > c->stats.end_sample - c->stats.first_sample)
+        return "it claims more samples than its range of samples has";
     return NULL;
 }
 

@@ -7,8 +7,10 @@
 
 static const char *refused(uint64_t position, uint64_t steps, dl_train_bounds bounds)
 {
-    const dl_contribution c = {
-        .stats.position = position, .stats.steps = steps, .stats.samples = 1};
+    const dl_contribution c = {.stats.position = position,
+                               .stats.steps = steps,
+                               .stats.samples = 1,
+                               .stats.end_sample = 1};
     return dl_claims_refuse(&c, &bounds);
 }
 
@@ -34,6 +36,29 @@ TEST(an_announcement_may_be_before_the_base)
     const dl_train_bounds round = {.since = 30, .due = 40, .steps = 10};
     CHECK(!dl_claims_refuse(&(dl_contribution){.stats.position = 0}, &round));
     CHECK_CONTAINS("position", dl_claims_refuse(&(dl_contribution){.stats.position = 41}, &round));
+}
+
+static const char *refused_samples(uint64_t samples, uint64_t first, uint64_t end,
+                                   size_t n_assigned)
+{
+    const dl_train_bounds round = {.since = 30, .due = 40, .steps = 10};
+    const dl_contribution c = {.stats = {.position = 40,
+                                         .steps = 10,
+                                         .samples = samples,
+                                         .first_sample = first,
+                                         .end_sample = end},
+                               .assigned.n = n_assigned};
+    return dl_claims_refuse(&c, &round);
+}
+
+/* A range may be longer than the samples: skipped positions skip samples. */
+TEST(more_samples_than_the_range_has_are_refused)
+{
+    CHECK(!refused_samples(80, 100, 180, 0));
+    CHECK(!refused_samples(80, 100, 300, 0));
+    CHECK_CONTAINS("more samples", refused_samples(81, 100, 180, 0));
+    CHECK_CONTAINS("more samples", refused_samples(UINT64_MAX, 100, 180, 0));
+    CHECK(!refused_samples(80, 0, 0, 1)); /* the log has assigned them */
 }
 
 TEST(samples_count_up_to_16_times_the_median)
@@ -97,5 +122,6 @@ TEST(the_largest_entry_is_looked_through)
 }
 
 TEST_MAIN(a_position_or_steps_that_no_replica_can_have_are_refused,
-          an_announcement_may_be_before_the_base, samples_count_up_to_16_times_the_median,
-          a_loss_that_is_far_off_is_left_out_of_the_mean, the_largest_entry_is_looked_through)
+          an_announcement_may_be_before_the_base, more_samples_than_the_range_has_are_refused,
+          samples_count_up_to_16_times_the_median, a_loss_that_is_far_off_is_left_out_of_the_mean,
+          the_largest_entry_is_looked_through)
