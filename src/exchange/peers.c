@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/size.h"
 #include "base/thread.h"
+#include "log/signed_beat.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -290,35 +291,43 @@ typedef struct beat {
     uint64_t entry;
 } beat;
 
-/* Returns DILOCO_ENOENT if the heartbeat has no address, or the store's error. A heartbeat is
- * untrusted: the address has to be an https:// address that this member may call, with a valid
- * key. */
-static diloco_status parse_beat(beat *out, const dl_buf *text)
+/* Returns false if no address can be taken from it. A heartbeat is untrusted: the address has to be
+ * an https:// address that this member may call, with a valid key. */
+static bool parse_beat(beat *out, dl_json_value json)
 {
-    dl_json_value json;
     char key[DL_PUBLIC_TEXT], address[DL_ADDRESS_MAX + 1];
-    if (dl_json_parse(&json, text->data, text->len) ||
-        dl_json_read_str(address, sizeof address, json, "address") ||
-        dl_json_read_str(key, sizeof key, json, "peer_key") ||
-        dl_json_read_u64(&out->entry, json, "entry", UINT64_MAX) ||
-        !dl_public_parse(&out->key, key, strlen(key)) ||
-        dl_peer_address(out->address, address, true) || strncmp(out->address, "https://", 8) != 0)
-        return dl_fail(DILOCO_ENOENT, "its heartbeat has no address");
-    return DILOCO_OK;
+    return !dl_json_read_str(address, sizeof address, json, "address") &&
+           !dl_json_read_str(key, sizeof key, json, "peer_key") &&
+           !dl_json_read_u64(&out->entry, json, "entry", UINT64_MAX) &&
+           dl_public_parse(&out->key, key, strlen(key)) &&
+           !dl_peer_address(out->address, address, true) &&
+           strncmp(out->address, "https://", 8) == 0;
 }
 
-/* Reads the owner's heartbeat from the store, at most BEAT_MAX bytes. A missing one is UNREACHABLE
- * and not ENOENT, since it may appear later. */
+/* In a run with keys its replica's key has signed it. */
+static bool is_beat(dl_json_value *json, const dl_buf *text, const dl_peers_want *w)
+{
+    const dl_contribution_expect *e = w->expect;
+    if (!e->key) return !dl_json_parse(json, text->data, text->len);
+    return dl_heartbeat_read(json, text, &dl_heartbeat_alive, e->key, e->run, &w->generation);
+}
+
+/* Reads the owner's heartbeat from the store, at most BEAT_MAX bytes. Returns DILOCO_ENOENT if it
+ * has no address, or the store's error. A missing or forged one is UNREACHABLE and not ENOENT,
+ * since the owner may write another. */
 static diloco_status read_beat(beat *out, const dl_peers_want *w)
 {
     dl_key key;
     dl_buf text;
+    dl_json_value json;
     dl_time until = dl_time_after(dl_clock_now(), BEAT_LIMIT);
     dl_key_heartbeat(key, &w->generation);
     dl_buf_init(&text, BEAT_MAX);
     diloco_status status = dl_store_get(w->store, &text, key, until < w->until ? until : w->until);
-    if (status == DILOCO_ENOENT) status = dl_fail(DILOCO_EUNREACHABLE, "no heartbeat yet");
-    if (!status) status = parse_beat(out, &text);
+    if (status == DILOCO_ENOENT || (!status && !is_beat(&json, &text, w)))
+        status = dl_fail(DILOCO_EUNREACHABLE, "no heartbeat yet");
+    if (!status && !parse_beat(out, json))
+        status = dl_fail(DILOCO_ENOENT, "its heartbeat has no address");
     dl_buf_deinit(&text);
     return status;
 }

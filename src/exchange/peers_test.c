@@ -5,6 +5,7 @@
  * test sets what it then answers. */
 #include "exchange/peers.h"
 
+#include "log/signed_beat.h"
 #include "run/open.h"
 #include "store/kind.h"
 #include "toy_run.h"
@@ -334,6 +335,78 @@ TEST(the_last_contributions_are_shown_and_no_others)
     CHECK(!dl_file_exists(dir));
 }
 
+/* ---- heartbeats -------------------------------------------------------------------------- */
+
+static void put_beat(dl_store *store, const dl_generation *generation, const dl_signer *signer,
+                     const char *address)
+{
+    char key[DL_PUBLIC_TEXT];
+    dl_key at;
+    dl_buf text;
+    dl_heartbeat_writer w;
+    dl_key_heartbeat(at, generation);
+    dl_public_text(key, dl_signer_public(signer));
+    dl_buf_init(&text, 2048);
+    dl_heartbeat_begin(&w, &text, &dl_heartbeat_alive, signer, "the-run", generation);
+    dl_json_str(&w.json, "address", address);
+    dl_json_str(&w.json, "peer_key", key);
+    dl_json_u64(&w.json, "entry", 1);
+    CHECK_OK(dl_heartbeat_end(&w));
+    CHECK_OK(dl_store_put(store, at, text.data, text.len, DL_NEVER));
+    dl_buf_deinit(&text);
+}
+
+/* In a run with keys anyone who can write may overwrite a heartbeat. A forged address is not
+ * called, and a forged heartbeat without one does not keep its owner from being asked later. */
+TEST(an_address_that_its_key_has_not_signed_is_not_called)
+{
+    dl_config config;
+    dl_store *store;
+    dl_signer *owner, *other;
+    dl_contribution facts;
+    dl_contribution_data data;
+    const char *reason, *why;
+    fresh_fake();
+    dl_peers *p = peers_of(&config, scratch_path("forged"));
+    CHECK_OK(dl_config_set(&config, "run.heartbeat", "0.1", "test"));
+    CHECK_OK(dl_store_open(&store, "mem://forged", true));
+    CHECK_OK(dl_signer_generate(&owner));
+    CHECK_OK(dl_signer_generate(&other));
+    const diloco_tensor tensor = {.name = "w", .n_dims = 1, .shape = {4}};
+    dl_manifest manifest;
+    dl_codec_form form;
+    dl_slot *slot;
+    CHECK_OK(dl_manifest_init(&manifest, &tensor, 1, false));
+    CHECK_OK(dl_codec_form_init(&form, &config, &manifest, 0));
+    const dl_contribution_expect expect = {.run = "the-run",
+                                           .key = dl_signer_public(owner),
+                                           .shape = manifest.fragments[0],
+                                           .form = &form,
+                                           .tensors = &manifest};
+    CHECK_OK(dl_slot_create(&slot, dl_contribution_body_max(&form, expect.shape, false), NULL));
+    dl_peers_want want = {.slot = slot, .store = store, .expect = &expect, .until = DL_NEVER};
+    const struct {
+        dl_generation generation;
+        const char *address;
+    } forged[] = {{{.replica = "r1"}, "https://peer:1000"}, {{.replica = "r2"}, "none"}};
+    for (int i = 0; i < 2; i++) {
+        want.generation = forged[i].generation;
+        put_beat(store, &want.generation, other, forged[i].address);
+        CHECK_STATUS(DILOCO_ENOENT, dl_peers_read(p, &facts, &data, &reason, &why, &want));
+        CHECK(!why && fake.n_opened == 0);
+    }
+    put_beat(store, &want.generation, owner, "https://peer:1000");
+    while (fake.n_opened == 0)
+        CHECK_STATUS(DILOCO_ENOENT, dl_peers_read(p, &facts, &data, &reason, &why, &want));
+    dl_peers_destroy(p);
+    dl_slot_destroy(slot);
+    dl_codec_form_deinit(&form);
+    dl_manifest_deinit(&manifest);
+    dl_store_close(store);
+    dl_signer_close(owner);
+    dl_signer_close(other);
+}
+
 /* ---- refusals --------------------------------------------------------------------------- */
 
 TEST(a_program_without_a_server_is_refused_by_name)
@@ -384,6 +457,7 @@ TEST_MAIN(members_that_read_from_peers_end_with_the_same_bits,
           members_without_it_are_read_from_the_store, a_key_is_welcome_once_it_is_a_members,
           member_that_joins_after_many_others_is_known,
           the_last_contributions_are_shown_and_no_others,
+          an_address_that_its_key_has_not_signed_is_not_called,
           a_program_without_a_server_is_refused_by_name,
           run_that_moves_nothing_between_members_refuses_peers,
           a_run_that_was_made_to_combine_for_all_is_refused)
