@@ -47,15 +47,18 @@ bool sim_all_happened(const char *topology)
     return all;
 }
 
-/* Tensors, and the replicas that the next entry waits for. */
+/* Tensors, and the replicas that the next entry waits for. The bytes after a name's end may be
+ * anything, such as those of a longer name. */
 static dl_hash state_hash(const dl_state *state)
 {
     struct {
         dl_hash tensors, names, misses;
-    } of;
+    } of = {.tensors = dl_state_digest_all(state)};
     const dl_roster *r = &state->control.roster;
-    of.tensors = dl_state_digest_all(state);
-    of.names = dl_hash_bytes(r->names, r->n * sizeof *r->names);
+    for (size_t i = 0; i < r->n; i++) {
+        const dl_hash both[] = {of.names, dl_hash_bytes(r->names[i], strlen(r->names[i]))};
+        of.names = dl_hash_bytes(both, sizeof both);
+    }
     of.misses = dl_hash_bytes(r->misses, r->n * sizeof *r->misses);
     return dl_hash_bytes(&of, sizeof of);
 }
