@@ -151,10 +151,10 @@ typedef struct dl_collect_part {
     size_t n_listed;
     dl_seen *seen; /* [cap_seen] */
     size_t n_seen, cap_seen;
-    size_t n_seen_other; /* rows of unnamed replicas */
-    dl_beating *beating; /* [cap_seen] */
-    size_t n_beating;
-    dl_rng drawing; /* of names that a look reads */
+    size_t n_seen_other;          /* rows of unnamed replicas */
+    dl_beating *beating;          /* [cap_seen] */
+    size_t n_beating, beating_at; /* rows; the one that was found last */
+    dl_rng drawing;               /* of names that a look reads */
     dl_contribution fetched;
     /* Contributions to earlier entries are read from the store alone. A REJOIN raises it, since the
      * store may hold other bytes than this replica applied. */

@@ -23,6 +23,7 @@
 /* The result of one read. */
 typedef struct fetched {
     bool there, whole, forged;
+    uint64_t n_forgotten; /* of the fetchers when it was read */
     uint64_t entry;
     dl_generation generation;
     diloco_status status;
@@ -48,12 +49,14 @@ typedef struct fetcher {
 } fetcher;
 
 /* The first fetcher is the caller's own thread, with its handle and packer. `kept` has a row for
- * each slot; a row is valid until it is requested or until a request of another kind comes. */
+ * each slot; a row is valid until it is requested or until a request of another kind comes. Such a
+ * request only counts `n_forgotten`, since a large run has thousands of rows. */
 struct dl_fetchers {
     dl_pool *pool;
     size_t n, n_busy;
     fetcher *at;   /* [n] */
     fetched *kept; /* [n_slots] */
+    uint64_t n_forgotten;
     dl_time until;
     double down_bps;
 };
@@ -326,7 +329,8 @@ static diloco_status prepare(dl_exec *x, fetcher *f, const dl_request *request, 
     f->down_bps = dl_exec_speed(x).down_bps;
     f->fresh = request->fetch.fresh || request->entry < x->collect.disputed;
     f->out = &x->collect.fetchers->kept[request->fetch.slot];
-    *f->out = (fetched){.entry = request->entry,
+    *f->out = (fetched){.n_forgotten = x->collect.fetchers->n_forgotten,
+                        .entry = request->entry,
                         .generation = request->fetch.generation,
                         .whole = request->fetch.whole,
                         .reason = "base"};
@@ -346,14 +350,13 @@ static diloco_status prepare(dl_exec *x, fetcher *f, const dl_request *request, 
 static bool is_kept(const dl_exec *x, const dl_request *request)
 {
     const fetched *k = &x->collect.fetchers->kept[request->fetch.slot];
-    return k->there && k->whole == request->fetch.whole && k->entry == request->entry &&
+    return k->there && k->n_forgotten == x->collect.fetchers->n_forgotten && k->whole == request->fetch.whole && k->entry == request->entry &&
            dl_generation_equal(&k->generation, &request->fetch.generation);
 }
 
 void dl_exec_forget_fetched(dl_exec *x)
 {
-    for (size_t i = 0; i < x->collect.n_slots; i++)
-        x->collect.fetchers->kept[i].there = false;
+    x->collect.fetchers->n_forgotten++;
 }
 
 /* Gives each of n pieces of work to one of the fetchers. */

@@ -40,9 +40,9 @@ struct dl_lister {
     uint64_t forged_for; /* the entry of these objects, if forgets_junk */
     dl_generation
         *known; /* [n_known] the newest generation of each replica that signed an object */
-    size_t n_known, cap_known;
-    size_t n_other, other_room; /* places of unnamed replicas */
-    bool listing;               /* objects come in the order of their keys */
+    size_t n_known, cap_known, known_at; /* known_at: the row that was found last */
+    size_t n_other, other_room;          /* places of unnamed replicas */
+    bool listing;                        /* objects come in the order of their keys */
     bool in_order;
     candidates named, other;
     size_t n_passed_over; /* by the last listing */
@@ -122,10 +122,15 @@ void dl_exec_note_forged(dl_exec *x, uint64_t entry, const dl_generation *genera
     remember_forged(x->collect.lister, &o);
 }
 
-static dl_generation *known_of(const dl_lister *l, const char *replica)
+/* Rows are in the order of a listing, so the row after the last one is likely. */
+static dl_generation *known_of(dl_lister *l, const char *replica)
 {
-    for (size_t i = 0; i < l->n_known; i++)
-        if (!strcmp(l->known[i].replica, replica)) return &l->known[i];
+    for (size_t k = 0; k < l->n_known; k++) {
+        const size_t i = (l->known_at + k) % l->n_known;
+        if (strcmp(l->known[i].replica, replica)) continue;
+        l->known_at = i;
+        return &l->known[i];
+    }
     return NULL;
 }
 

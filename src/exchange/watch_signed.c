@@ -16,21 +16,24 @@ enum { SIGN_MAX = 4096, UNNAMED_MAX = 64 };
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
+/* Rows are in the order of the listing that made them, so the row after the last one is likely. */
 static dl_beating *row_of(dl_collect_part *c, const char *replica)
 {
-    /* The rows of a first look are in the order of its listing, so the last one is likely. */
-    for (size_t i = c->n_beating; i > 0; i--)
-        if (!strcmp(c->beating[i - 1].generation.replica, replica)) return &c->beating[i - 1];
+    for (size_t k = 0; k < c->n_beating; k++) {
+        const size_t i = (c->beating_at + k) % c->n_beating;
+        if (strcmp(c->beating[i].generation.replica, replica)) continue;
+        c->beating_at = i;
+        return &c->beating[i];
+    }
     return NULL;
 }
 
 /* Only asynchronous replicas need the speeds of others than the named ones. */
-static bool may_have_row(const dl_exec *x, const dl_generation *generation)
+static bool may_have_row(const dl_exec *x, bool named)
 {
     const dl_collect_part *c = &x->collect;
     if (c->n_beating == c->cap_seen) return false;
-    return dl_exec_is_named(x, generation) ||
-           (x->mode->reads_speeds && c->n_beating < dl_exec_n_named(x) + UNNAMED_MAX);
+    return named || c->n_beating < dl_exec_n_named(x) + UNNAMED_MAX;
 }
 
 /* Notes the number of a later generation that hb/ has. */
@@ -51,8 +54,10 @@ static diloco_status found_heartbeat(void *context, const char *key, size_t len)
     dl_generation generation;
     (void)len;
     if (!dl_key_parse_generation(&generation, key, "hb/")) return DILOCO_OK;
+    const bool named = dl_exec_is_named(x, &generation);
+    if (!named && !x->mode->reads_speeds) return DILOCO_OK;
     dl_beating *row = row_of(c, generation.replica);
-    if (!row && may_have_row(x, &generation)) {
+    if (!row && may_have_row(x, named)) {
         row = &c->beating[c->n_beating++];
         *row = (dl_beating){.generation = generation};
     }

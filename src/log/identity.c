@@ -14,14 +14,30 @@ void dl_identity_deinit(dl_identity *identity)
 {
     free(identity->committers);
     free(identity->members);
+    free(identity->by_name);
     *identity = (dl_identity){.policy = DL_TRUSTED};
+}
+
+/* A binary search. Returns the place of the name in by_name, also if it is missing. */
+static size_t place_of(const dl_identity *identity, const char *replica)
+{
+    size_t low = 0, high = identity->n_members;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (strcmp(identity->members[identity->by_name[middle]].replica, replica) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
 }
 
 const dl_public *dl_identity_member(const dl_identity *identity, const char *replica)
 {
-    for (size_t i = 0; i < identity->n_members; i++)
-        if (!strcmp(identity->members[i].replica, replica)) return &identity->members[i].key;
-    return NULL;
+    const size_t at = place_of(identity, replica);
+    if (at == identity->n_members) return NULL;
+    const dl_named_key *member = &identity->members[identity->by_name[at]];
+    return strcmp(member->replica, replica) ? NULL : &member->key;
 }
 
 /* In a closed run the key has to be the named member's, so a committer cannot act under another
@@ -56,11 +72,17 @@ static diloco_status add_member(dl_identity *to, const char *name, const dl_publ
 {
     if (to->n_members == LIST_MAX) return dl_fail(DILOCO_EINVAL, "more than %d members", LIST_MAX);
     if (dl_identity_member(to, name)) return dl_fail(DILOCO_EINVAL, "%s is listed twice", name);
-    dl_named_key *more = realloc(to->members, (to->n_members + 1) * sizeof *more);
-    if (!more) return dl_fail(DILOCO_ENOMEM, "out of memory for a member");
-    to->members = more;
-    more[to->n_members] = (dl_named_key){.key = *key};
-    snprintf(more[to->n_members++].replica, sizeof more->replica, "%s", name);
+    const size_t n = to->n_members, at = place_of(to, name);
+    dl_named_key *members = realloc(to->members, (n + 1) * sizeof *members);
+    if (members) to->members = members;
+    uint32_t *by_name = realloc(to->by_name, (n + 1) * sizeof *by_name);
+    if (by_name) to->by_name = by_name;
+    if (!members || !by_name) return dl_fail(DILOCO_ENOMEM, "out of memory for a member");
+    members[n] = (dl_named_key){.key = *key};
+    snprintf(members[n].replica, sizeof members[n].replica, "%s", name);
+    memmove(by_name + at + 1, by_name + at, (n - at) * sizeof *by_name);
+    by_name[at] = (uint32_t)n;
+    to->n_members++;
     return DILOCO_OK;
 }
 

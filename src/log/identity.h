@@ -30,6 +30,7 @@ typedef struct dl_identity {
     dl_public *committers; /* [n_committers], owned */
     size_t n_committers;
     dl_named_key *members; /* [n_members], owned; of a closed roster */
+    uint32_t *by_name;     /* [n_members], owned: their indices in the order of the names */
     size_t n_members;
 } dl_identity;
 
