@@ -193,7 +193,8 @@ typedef struct diloco_verify_report {
     uint64_t commits, aborts;
     uint64_t voids; /* entries that every replica treats as aborts, because their bytes are wrong */
     bool complete;  /* the run has ended */
-    char digest[33]; /* of the state after the last entry */
+    char digest[33];        /* of the state after the last entry */
+    uint64_t first_chained; /* diloco_verify_from_snapshot checked no entry before it; else 0 */
 } diloco_verify_report;
 typedef void (*diloco_verify_fn)(void *user, uint64_t done, uint64_t total);
 
@@ -212,6 +213,23 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_verify(diloco_verify_report 
                                                            diloco_verify_fn progress, void *user)
 {
     return diloco_verify_sized(out, sizeof *out, url, n_threads, progress, user);
+}
+
+/* diloco_verify_from_snapshot does the same from the oldest snapshot of the run on. Earlier entries
+ * are not read, except the last of them, with which the snapshot is compared. So the time is that
+ * of the entries since that snapshot, which run.retain = "recent" bounds. The state of the snapshot
+ * is trusted (docs/security.md). If no replay can begin at a snapshot, or no entry follows it, the
+ * whole log is verified. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status
+diloco_verify_from_snapshot_sized(diloco_verify_report *out, size_t size, const char *url,
+                                  int n_threads, diloco_verify_fn progress, void *user);
+DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_verify_from_snapshot(diloco_verify_report *out,
+                                                                         const char *url,
+                                                                         int n_threads,
+                                                                         diloco_verify_fn progress,
+                                                                         void *user)
+{
+    return diloco_verify_from_snapshot_sized(out, sizeof *out, url, n_threads, progress, user);
 }
 
 /* The same of the run that a handle was opened for, with the parts that its caller supplies

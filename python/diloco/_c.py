@@ -123,7 +123,8 @@ class RunStatus(Struct):
 class VerifyReport(Struct):
     _fields_ = [("entries", c_uint64), ("chained", c_uint64), ("first_replayed", c_uint64),
                 ("replayed", c_uint64), ("commits", c_uint64), ("aborts", c_uint64),
-                ("voids", c_uint64), ("complete", c_bool), ("digest", c_char * 33)]
+                ("voids", c_uint64), ("complete", c_bool), ("digest", c_char * 33),
+                ("first_chained", c_uint64)]
 
 
 class PresetValue(Struct):
@@ -326,6 +327,8 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "diloco_run_config": (Status, [Handle, c_char_p]),
     "diloco_verify_sized": (Status, [POINTER(VerifyReport), c_size_t, c_char_p, c_int, VERIFY_FN,
                                      c_void_p]),
+    "diloco_verify_from_snapshot_sized": (Status, [POINTER(VerifyReport), c_size_t, c_char_p, c_int,
+                                                   VERIFY_FN, c_void_p]),
     "diloco_theta_read": (Status, [POINTER(c_void_p), POINTER(c_size_t), POINTER(c_uint64),
                                    c_char_p, c_uint64]),
     "diloco_free": (None, [c_void_p]),

@@ -168,8 +168,11 @@ class RunLog:
         return config
 
     def verify(self, threads: int = 1,
-               progress: Optional[Callable[[int, int], None]] = None) -> Dict[str, Any]:
+               progress: Optional[Callable[[int, int], None]] = None,
+               from_snapshot: bool = False) -> Dict[str, Any]:
         """Check the chain of the whole log, replay what can be replayed, compare every digest.
+        ``from_snapshot``: only from the oldest snapshot on (``first_chained``), in a time that does
+        not grow with the log. The state of that snapshot is trusted.
         ProtocolError: something does not fit; the text names the entry and the difference. An
         exception of ``progress`` (a Ctrl-C too) comes out when the replay is over."""
         report = _c.VerifyReport()
@@ -181,8 +184,10 @@ class RunLog:
                     progress(done, total)
             except BaseException as error:  # noqa: B902: raised again below
                 raised.append(error)
-        status = _c.lib().diloco_verify_sized(ctypes.byref(report), ctypes.sizeof(report),
-                                              self._url, threads, _c.VERIFY_FN(tell), None)
+        verify = (_c.lib().diloco_verify_from_snapshot_sized if from_snapshot else
+                  _c.lib().diloco_verify_sized)
+        status = verify(ctypes.byref(report), ctypes.sizeof(report), self._url, threads,
+                        _c.VERIFY_FN(tell), None)
         if raised:
             raise raised[0]
         _c.check(status)

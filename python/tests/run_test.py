@@ -260,6 +260,16 @@ class Errors(InScratch):
             self.assertEqual(raised.exception.args, (told[0],))
             self.assertEqual(len(told), 1)
 
+    def test_the_end_of_a_log_is_read_alone(self):
+        with self.open(sync_every=1, rounds=4) as run:
+            run.tensor("w", array.array("f", [1]))
+            run.join()
+            while not run.done:
+                run.step(loss=1.0)
+        log = diloco.run(self.store)
+        # Of so short a run the only snapshot is the last one, so all of it is verified.
+        self.assertEqual(log.verify(from_snapshot=True), log.verify())
+
     def test_the_library_is_looked_for_where_the_environment_says(self):
         empty = self.store.parent / "empty"
         empty.mkdir()

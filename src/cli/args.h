@@ -29,6 +29,7 @@ typedef enum dl_flag {
     DL_FLAG_MOVED,
     DL_FLAG_TRAFFIC,
     DL_FLAG_EVENTS,
+    DL_FLAG_FROM_SNAPSHOT, /* of verify */
     DL_FLAG_PROMPT,
     DL_FLAG_TOKENS,
     DL_FLAG_TEMPERATURE,

@@ -168,7 +168,7 @@ diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, const dl_runfile *
 
 /* An audit from the oldest snapshot that works. One whose following contributions are gone is
  * skipped, as is one of a state that an operator's decision has undone (P7.22). The error of the
- * first replay is returned if no later snapshot exists to begin at. */
+ * last replay is returned if no later snapshot exists to begin at. */
 diloco_status dl_replay_kept(dl_replay_report *out, uint64_t *first, dl_exec *exec,
                              uint64_t entries, void (*progress)(void *user, uint64_t done),
                              void *user, dl_time until)
@@ -176,17 +176,19 @@ diloco_status dl_replay_kept(dl_replay_report *out, uint64_t *first, dl_exec *ex
     const dl_exec_args *a = &exec->a;
     dl_state *state = dl_exec_state(exec);
     char gone[512] = "";
-    for (uint64_t from = 0;; from = *first + 1) {
-        diloco_status status =
-            dl_snapshot_read_oldest(state, a->store, a->run, a->run_digest, from, a->pool, until);
-        if (status == DILOCO_ENOENT && from) return dl_fail(status, "%s", gone);
-        if (status) return status;
+    for (;;) {
         *first = state->control.entry;
-        if (dl_decisions_undo(&exec->decisions, *first)) continue;
-        status = dl_replay(out, exec, a->run, true, entries, progress, user);
-        if (status != DILOCO_ENOENT) return status;
-        snprintf(gone, sizeof gone, "%s", diloco_error_text());
-        dl_log(DILOCO_LOG_WARN, "the replay does not begin at the snapshot of entry %llu: %s",
-               (unsigned long long)*first, gone);
+        if (!dl_decisions_undo(&exec->decisions, *first)) {
+            const diloco_status status =
+                dl_replay(out, exec, a->run, true, entries, progress, user);
+            if (status != DILOCO_ENOENT) return status;
+            snprintf(gone, sizeof gone, "%s", diloco_error_text());
+            dl_log(DILOCO_LOG_WARN, "the replay does not begin at the snapshot of entry %llu: %s",
+                   (unsigned long long)*first, gone);
+        }
+        const diloco_status status = dl_snapshot_read_oldest(state, a->store, a->run, a->run_digest,
+                                                             *first + 1, a->pool, until);
+        if (status == DILOCO_ENOENT && gone[0]) return dl_fail(status, "%s", gone);
+        if (status) return status;
     }
 }

@@ -31,8 +31,9 @@ DL_MUST_CHECK diloco_status dl_replay(dl_replay_report *out, dl_exec *exec, cons
  * (voided.h). */
 void dl_replay_voids(dl_exec *exec, uint64_t first, uint64_t end);
 
-/* An audit from the oldest snapshot that has all entries after it; *first is its entry. A straggler
- * may have put an older one after the collection of the others: it is passed over with a warning.
+/* An audit from the oldest snapshot that has all entries after it; *first is its entry. The caller
+ * has read the oldest snapshot of the store into exec's state. A straggler may have put it after
+ * the collection of the others: it is passed over with a warning.
  */
 DL_MUST_CHECK diloco_status dl_replay_kept(dl_replay_report *out, uint64_t *first, dl_exec *exec,
                                            uint64_t entries,

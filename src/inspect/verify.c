@@ -2,7 +2,11 @@
  *
  * The chain of prev covers the whole log, also where contributions were collected. The replay
  * computes every state from the first one whose contributions are all kept. The snapshots that
- * are left are compared with the log. */
+ * are left are compared with the log.
+ *
+ * diloco_verify_from_snapshot begins all three at the oldest snapshot. So its time is that of the
+ * entries since, which run.retain bounds. The snapshot is read before the chain, because it names
+ * the digest that the chain begins with. */
 #include "base/log.h"
 #include "base/sized.h"
 #include "inspect/reader.h"
@@ -37,9 +41,9 @@ typedef struct chain {
     size_t n_fragments;
 } chain;
 
-static diloco_status chain_init(chain *c, const dl_reader *r)
+static diloco_status chain_init(chain *c, const dl_reader *r, dl_hash before)
 {
-    *c = (chain){.before = r->digest, .n_fragments = (size_t)r->file.manifest.n_fragments};
+    *c = (chain){.before = before, .n_fragments = (size_t)r->file.manifest.n_fragments};
     dl_buf_init(&c->text, DL_ENTRY_TEXT_MAX);
     c->suspects = calloc(c->n_fragments, sizeof *c->suspects);
     if (!c->suspects) return dl_fail(DILOCO_ENOMEM, "not enough memory to check the log's chain");
@@ -75,11 +79,11 @@ static diloco_status check_link(chain *c, const dl_reader *r, uint64_t e)
     return DILOCO_OK;
 }
 
-/* Read the whole log, entry by entry. A missing one is a gap, which P4 excludes: the store has
- * lost it. */
-static diloco_status check_links(chain *c, dl_reader *r, diloco_verify_report *out, uint64_t end)
+/* Read the log from its first chained entry on, entry by entry. A missing one is a gap, which P4
+ * excludes: the store has lost it. */
+static diloco_status check_links(chain *c, dl_reader *r, diloco_verify_report *out)
 {
-    for (uint64_t e = 0; e < end; e++) {
+    for (uint64_t e = out->first_chained; e < out->entries; e++) {
         dl_buf_clear(&c->text);
         const diloco_status status = dl_entry_get(&c->text, r->store, e, dl_reader_limit());
         if (status == DILOCO_ENOENT)
@@ -93,13 +97,14 @@ static diloco_status check_links(chain *c, dl_reader *r, diloco_verify_report *o
     return DILOCO_OK;
 }
 
-/* Check the chain of entries below `end`. Returns DILOCO_EPROTO if a text was changed after
- * others had built on it. */
-static diloco_status check_chain(dl_reader *r, diloco_verify_report *out, uint64_t end)
+/* Check the chain of the entries from out->first_chained to the log's end. `before` is the digest
+ * of the text before them. Returns DILOCO_EPROTO if a text was changed after others had built on
+ * it. */
+static diloco_status check_chain(dl_reader *r, diloco_verify_report *out, dl_hash before)
 {
     chain c;
-    diloco_status status = chain_init(&c, r);
-    if (!status) status = check_links(&c, r, out, end);
+    diloco_status status = chain_init(&c, r, before);
+    if (!status) status = check_links(&c, r, out);
     chain_deinit(&c);
     return status;
 }
@@ -145,6 +150,21 @@ static diloco_status replay(dl_reader *r, diloco_verify_report *out, dl_replay_r
     return dl_replay(replayed, r->exec, &r->file, true, out->entries, on_progress, progress);
 }
 
+/* Read the oldest snapshot into the state, or theta0 if the run has no snapshot yet. */
+static diloco_status read_oldest(dl_reader *r)
+{
+    return dl_snapshot_read_oldest(dl_exec_state(r->exec), r->store, &r->file, r->digest, 0,
+                                   r->pool, dl_reader_limit());
+}
+
+/* The state is the oldest snapshot. */
+static diloco_status replay_kept(dl_reader *r, diloco_verify_report *out,
+                                 dl_replay_report *replayed, relay *progress)
+{
+    return dl_replay_kept(replayed, &out->first_replayed, r->exec, out->entries, on_progress,
+                          progress, dl_reader_limit());
+}
+
 /* Replay from theta0 where it and the first contributions are kept, else from the oldest snapshot.
  * A slow replica may have put a contribution after the collection. So after a failure the replay
  * starts from the snapshot. */
@@ -164,8 +184,8 @@ static diloco_status replay_all(dl_reader *r, diloco_verify_report *out, dl_repl
         dl_log(DILOCO_LOG_WARN, "%s: the replay begins at the oldest snapshot",
                diloco_error_text());
     }
-    return dl_replay_kept(replayed, &out->first_replayed, r->exec, out->entries, on_progress,
-                          progress, dl_reader_limit());
+    DL_TRY(read_oldest(r));
+    return replay_kept(r, out, replayed, progress);
 }
 
 /* ---- snapshots -------------------------------------------------------------------------- */
@@ -234,56 +254,95 @@ static diloco_status check_snapshots(dl_reader *r, uint64_t end)
 
 /* ---- all of it -------------------------------------------------------------------------- */
 
+/* Check the chain of the whole log, and replay what is kept. */
+static diloco_status check_whole(dl_reader *r, diloco_verify_report *out,
+                                 dl_replay_report *replayed, relay *progress)
+{
+    DL_TRY(check_chain(r, out, r->digest));
+    return replay_all(r, out, replayed, progress);
+}
+
+/* Check the chain from the oldest snapshot on, and replay the same entries. The replay may begin
+ * at a later snapshot (dl_replay_kept). If no entry follows the snapshot, nothing would be checked,
+ * so the whole log is. The same holds if no replay can begin at a snapshot: an operator's decision
+ * may have undone all of them. */
+static diloco_status check_from_snapshot(dl_reader *r, diloco_verify_report *out,
+                                         dl_replay_report *replayed, relay *progress)
+{
+    DL_TRY(read_oldest(r));
+    const dl_control *control = &dl_exec_state(r->exec)->control;
+    if (control->entry == 0 || control->entry >= out->entries)
+        return check_whole(r, out, replayed, progress);
+    out->first_chained = control->entry;
+    DL_TRY(check_chain(r, out, control->prev));
+    const diloco_status status = replay_kept(r, out, replayed, progress);
+    if (status != DILOCO_ENOENT) return status;
+    dl_log(DILOCO_LOG_WARN, "%s: the whole log is verified", diloco_error_text());
+    out->first_chained = out->chained = 0;
+    return check_whole(r, out, replayed, progress);
+}
+
 /* A void entry is an error if its committer made a false claim, or if no valid entry follows it
- * (replay.c). The snapshots come last, since a broken log explains their faults. */
-static diloco_status verify(dl_reader *r, diloco_verify_report *out, int n_threads, relay *progress)
+ * (replay.c). */
+static diloco_status judge(const dl_replay_report *replayed)
+{
+    if (replayed->suspect)
+        return dl_fail(DILOCO_EPROTO, "entry %llu is void: %s (%llu void in all)",
+                       (unsigned long long)replayed->suspect - 1, replayed->suspect_reason,
+                       (unsigned long long)replayed->voids);
+    if (replayed->damaged[0])
+        return dl_fail(DILOCO_EPROTO,
+                       "%s: its combined update cannot be checked, and the run built on it "
+                       "(%llu such in all)",
+                       replayed->damaged, (unsigned long long)replayed->disputes);
+    if (replayed->disputes)
+        return dl_fail(
+            DILOCO_EPROTO,
+            "entry %llu does not follow from its contributions: its update or its verdicts "
+            "differ (%llu such in all). Its committer was wrong or malicious, and the run built "
+            "on it",
+            (unsigned long long)replayed->first_dispute, (unsigned long long)replayed->disputes);
+    return DILOCO_OK;
+}
+
+/* One verification: its run, where it begins, and the listener of its progress. */
+typedef struct question {
+    const char *url;
+    const struct dl_own_rows *own; /* parts that the caller supplies; run.json only names them */
+    int n_threads;
+    bool from_snapshot;
+    relay progress;
+} question;
+
+/* The snapshots come last, since a broken log explains their faults. */
+static diloco_status verify(dl_reader *r, diloco_verify_report *out, question *q)
 {
     dl_replay_report replayed;
-    DL_TRY(dl_reader_exec(r, n_threads));
+    DL_TRY(dl_reader_exec(r, q->n_threads));
     uint64_t total;
     DL_TRY(dl_reader_total(&total, r));
     DL_TRY(dl_reader_length(&out->entries, r));
-    progress->total = out->entries;
-    DL_TRY(check_chain(r, out, out->entries));
-    DL_TRY(replay_all(r, out, &replayed, progress));
+    q->progress.total = out->entries;
+    DL_TRY((q->from_snapshot ? check_from_snapshot : check_whole)(r, out, &replayed, &q->progress));
     out->replayed = replayed.replayed;
     out->commits = replayed.commits;
     out->aborts = replayed.aborts;
     out->voids = replayed.voids;
     out->complete = out->entries >= total;
     dl_hash_to_hex(out->digest, dl_state_digest_all(dl_exec_state(r->exec)));
-    if (replayed.suspect)
-        return dl_fail(DILOCO_EPROTO, "entry %llu is void: %s (%llu void in all)",
-                       (unsigned long long)replayed.suspect - 1, replayed.suspect_reason,
-                       (unsigned long long)replayed.voids);
-    if (replayed.damaged[0])
-        return dl_fail(DILOCO_EPROTO,
-                       "%s: its combined update cannot be checked, and the run built on it "
-                       "(%llu such in all)",
-                       replayed.damaged, (unsigned long long)replayed.disputes);
-    if (replayed.disputes)
-        return dl_fail(
-            DILOCO_EPROTO,
-            "entry %llu does not follow from its contributions: its update or its verdicts "
-            "differ (%llu such in all). Its committer was wrong or malicious, and the run built "
-            "on it",
-            (unsigned long long)replayed.first_dispute, (unsigned long long)replayed.disputes);
+    DL_TRY(judge(&replayed));
     return check_snapshots(r, out->entries);
 }
 
-/* The report is written also after an error, with the counts up to there. `own` are parts that
- * the caller supplies, which run.json only names. */
-static diloco_status verify_url(diloco_verify_report *out, size_t size, const char *url,
-                                const struct dl_own_rows *own, int n_threads,
-                                diloco_verify_fn progress, void *user)
+/* The report is written also after an error, with the counts up to there. */
+static diloco_status verify_url(diloco_verify_report *out, size_t size, question *q)
 {
     dl_reader r;
-    relay p = {.fn = progress, .user = user};
     diloco_verify_report report = {.entries = 0};
     dl_sized_out(out, size, &report, sizeof report);
-    DL_TRY(dl_reader_open(&r, url));
-    r.file.config.own = own;
-    const diloco_status status = verify(&r, &report, n_threads, &p);
+    DL_TRY(dl_reader_open(&r, q->url));
+    r.file.config.own = q->own;
+    const diloco_status status = verify(&r, &report, q);
     dl_reader_close(&r);
     dl_sized_out(out, size, &report, sizeof report);
     return status;
@@ -292,11 +351,24 @@ static diloco_status verify_url(diloco_verify_report *out, size_t size, const ch
 diloco_status diloco_verify_sized(diloco_verify_report *out, size_t size, const char *url,
                                   int n_threads, diloco_verify_fn progress, void *user)
 {
-    return verify_url(out, size, url, NULL, n_threads, progress, user);
+    question q = {.url = url, .n_threads = n_threads, .progress = {.fn = progress, .user = user}};
+    return verify_url(out, size, &q);
+}
+
+diloco_status diloco_verify_from_snapshot_sized(diloco_verify_report *out, size_t size,
+                                                const char *url, int n_threads,
+                                                diloco_verify_fn progress, void *user)
+{
+    question q = {.url = url,
+                  .n_threads = n_threads,
+                  .from_snapshot = true,
+                  .progress = {.fn = progress, .user = user}};
+    return verify_url(out, size, &q);
 }
 
 diloco_status diloco_run_verify_sized(const diloco_run *run, diloco_verify_report *out, size_t size,
                                       int n_threads)
 {
-    return verify_url(out, size, run->config.store, run->config.own, n_threads, NULL, NULL);
+    question q = {.url = run->config.store, .own = run->config.own, .n_threads = n_threads};
+    return verify_url(out, size, &q);
 }

@@ -55,6 +55,21 @@ expect 0 diloco verify runs/tiny
 grep -q '^verified: 6 entries chained, 6 replayed from entry 0 (6 commits, 0 aborts, 0 void)' out || fail verify
 grep -q "$before" out || fail "verify does not say the digest"
 
+# From the oldest snapshot on nothing needs the entries before it, which are not there.
+expect 0 diloco train tiny.toml --store runs/kept --quiet --set run.retain=all \
+    --set run.snapshot_every=0.001 --set trainer.local_steps_per_round=2
+rm -rf runs/kept/snap/0000000001 runs/kept/log/0000000000.json
+first=$(ls runs/kept/snap | sed -n '1s/^0*//p')
+[ "$first" -lt 6 ] || fail "no snapshot before the end"
+expect 0 diloco verify runs/kept --from-snapshot
+n=$((6 - first))
+grep -q "^verified: $n entries chained from entry $first, $n replayed from entry $first " out ||
+    fail "verify --from-snapshot"
+grep -q "^entries before $first were not read, " out || fail "it is not said what was not read"
+expect 0 diloco verify runs/kept --from-snapshot --json
+[ "$(json first_chained <out)" = "$first" ] || fail "verify --from-snapshot --json"
+expect_error 1 'entry 0 is missing' diloco verify runs/kept
+
 expect 0 diloco eval tiny.toml
 grep -q '^after 6 entries: validation loss [0-9]' out || fail eval
 expect 0 diloco eval runs/tiny --set data.train_path=text.txt --json

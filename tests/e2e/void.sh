@@ -5,7 +5,7 @@
 
 # A run that is stopped after a few entries; the private state of the replicas is lost, too.
 sed -i 's/^rounds = 6/rounds = 400/' tiny.toml
-diloco train tiny.toml --store s --set run.retain=all --quiet >train.out 2>&1 &
+diloco train tiny.toml --store s --set run.retain=all --set run.snapshot_every=0.001 --quiet >train.out 2>&1 &
 train=$!
 started="$started $train"
 wait_for has_entry s 4
@@ -13,7 +13,9 @@ kill -INT $train
 wait $train || true
 expect_error 2 'nothing to void' diloco void s
 n=$(ls s/log | wc -l)
-lost=$((n - 2))
+undone=$(ls s/snap | tail -1)
+lost=$(($(echo "$undone" | sed 's/^0*//') - 1))
+mv "s/snap/$undone" undone
 rm -rf s.local s/snap "s/c/$(printf %010d $lost)/r1.0000"
 
 # Both stop there, and say what to do. Without --replica nothing is decided.
@@ -27,6 +29,13 @@ expect 0 diloco void s --replica r0
 has_entry s "$n" || fail "the decision is not in the log"
 grep -q "\"voids\":$lost," "s/log/$(printf %010d "$n").json" || fail "the decision names no entry"
 expect_error 2 'nothing to void' diloco void s
+
+# The only snapshot is of a state that the decision has undone: verify does not begin there.
+mkdir s/snap
+mv undone "s/snap/$undone"
+expect 0 diloco verify s --from-snapshot
+grep -q "^verified: $((n + 1)) entries chained, .* replayed from entry 0 " out || fail "it begins elsewhere"
+rm -r s/snap
 
 # The run continues after the decision, and every reader of the log reaches the same end.
 diloco train tiny.toml --store s --quiet >train.out 2>&1 &
@@ -68,6 +77,7 @@ for decision in 1 2; do # the second one while the first has to be kept in mind:
     grep -q '"signature":"' "k/log/$(printf %010d "$n").json" || fail "the decision is not signed"
     stop_after $((n + 3))
     expect 0 diloco verify k
+    expect 0 diloco verify k --from-snapshot
     [ "$(diloco log k | grep -c 'an operator voids entry')" = $decision ] ||
         fail "log does not show $decision decisions: $(diloco log k)"
 done
