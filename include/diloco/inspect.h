@@ -38,10 +38,16 @@ typedef struct diloco_log_entry {
 /* A status other than OK stops the walk and is returned. */
 typedef diloco_status (*diloco_log_entry_fn)(void *user, const diloco_log_entry *entry);
 
-/* diloco_log_walk calls `fn` for each entry from number `from` on, in order. Returns DILOCO_ENOENT
- * if no run is at `url`, or the first status of `fn` other than DILOCO_OK. */
+/* diloco_log_walk calls `fn` for each entry from number `from` on, in order. It reads no entry
+ * before `from`. Returns DILOCO_ENOENT if no run is at `url`, or the first status of `fn` other
+ * than DILOCO_OK. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_log_walk(const char *url, uint64_t from,
                                                            diloco_log_entry_fn fn, void *user);
+
+/* diloco_log_length sets *n to the number of entries of the log. It searches for the end from the
+ * newest snapshot on, so its time does not grow with the log. Returns DILOCO_ENOENT if no run is at
+ * `url`. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_log_length(uint64_t *n, const char *url);
 
 /* The record that replicas left in the store (docs/architecture.md section 9), one line of JSON a
  * call, without its newline: one generation after the other, each in its order. A generation's last

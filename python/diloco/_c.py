@@ -321,6 +321,7 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "diloco_run_leave": (Status, [Handle]),
     "diloco_run_close": (None, [Handle]),
     "diloco_log_walk": (Status, [c_char_p, c_uint64, ENTRY_FN, c_void_p]),
+    "diloco_log_length": (Status, [POINTER(c_uint64), c_char_p]),
     "diloco_record_walk": (Status, [c_char_p, LINE_FN, c_void_p]),
     "diloco_run_status_read_sized": (Status, [POINTER(RunStatus), c_size_t, c_char_p, c_double]),
     "diloco_run_status_free": (None, [POINTER(RunStatus)]),

@@ -96,17 +96,30 @@ class RunLog:
     def __init__(self, store: Any) -> None:
         self.store = store_text(store)
 
-    def history(self, begin: int = 0) -> List[Dict[str, Any]]:
-        """The entries from ``begin`` on, one row each: entry, commit (or abort), fragment,
+    def history(self, begin: int = 0, last: Optional[int] = None) -> List[Dict[str, Any]]:
+        """The entries from ``begin`` on, or the newest ``last`` entries: earlier ones are not read.
+        One row each: entry, commit (or abort), fragment,
         position, members (generations) with their weights, loss (mean over the members), bytes (of
         their contributions), steps and samples that they took, rejected (generations, each with the
         reason), base, result and prev (digests). `frame` makes a table of them."""
         rows: List[Dict[str, Any]] = []
+        if last is not None:
+            begin = self._begin_of(begin, last)
 
         def take(_user: Any, entry: Any) -> None:
             rows.append(_entry_row(entry.contents))
         _walk(_c.ENTRY_FN, take, lambda fn: _c.lib().diloco_log_walk(self._url, begin, fn, None))
         return rows
+
+    def _begin_of(self, begin: int, last: int) -> int:
+        """The first of the newest ``last`` entries."""
+        if begin:
+            raise InvalidError("begin and last both say which entry is first; give one")
+        if last < 1:
+            raise InvalidError(f"last is {last}: give at least 1")
+        n = ctypes.c_uint64()
+        _c.check(_c.lib().diloco_log_length(ctypes.byref(n), self._url))
+        return max(n.value - last, 0)
 
     def records(self) -> List[Dict[str, Any]]:
         """The record that the replicas left in the store (docs/architecture.md section 9): one

@@ -267,6 +267,11 @@ class Errors(InScratch):
             while not run.done:
                 run.step(loss=1.0)
         log = diloco.run(self.store)
+        self.assertEqual([row["entry"] for row in log.history(last=2)], [2, 3])
+        self.assertEqual(log.history(last=9), log.history())
+        for begin, last, why in ((0, 0, "at least 1"), (1, 2, "give one")):
+            with self.assertRaisesRegex(diloco.InvalidError, why):
+                log.history(begin, last)
         # Of so short a run the only snapshot is the last one, so all of it is verified.
         self.assertEqual(log.verify(from_snapshot=True), log.verify())
 

@@ -42,6 +42,7 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
                          "instead: the traffic of each commit, from the replicas' records"},
     [DL_FLAG_EVENTS] = {"--events", NULL, NULL, "the lines of the replicas' records, instead"},
     [DL_FLAG_FROM] = {"--from", "E", NULL, "first entry to show"},
+    [DL_FLAG_LAST] = {"--last", "N", NULL, "only the newest N entries"},
     [DL_FLAG_FROM_SNAPSHOT] = {"--from-snapshot", NULL, NULL,
                                "only the entries since the oldest snapshot that is kept"},
     [DL_FLAG_PROMPT] = {"--prompt", "TEXT", NULL, "text to continue"},

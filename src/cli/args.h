@@ -26,6 +26,7 @@ typedef enum dl_flag {
     DL_FLAG_QUIET,
     DL_FLAG_VERBOSE,
     DL_FLAG_FROM,
+    DL_FLAG_LAST,
     DL_FLAG_MOVED,
     DL_FLAG_TRAFFIC,
     DL_FLAG_EVENTS,

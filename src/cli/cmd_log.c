@@ -162,14 +162,25 @@ static diloco_status show(void *user, const diloco_log_entry *e)
 static diloco_status print_entries(const char *store, uint64_t from, bool json)
 {
     shown s = {.print = json ? print_json : print_line};
-    diloco_run_status run;
+    uint64_t n;
     DL_TRY(diloco_log_walk(store, from, show, &s));
     if (s.n > 0) return DILOCO_OK;
-    DL_TRY(diloco_run_status_read(&run, store, 0));
+    DL_TRY(diloco_log_length(&n, store));
     fprintf(stderr,
-            "diloco: the log has %" PRIu64 " entr%s, counted from 0: none from %" PRIu64 "\n",
-            run.entries, run.entries == 1 ? "y" : "ies", from);
-    diloco_run_status_free(&run);
+            "diloco: the log has %" PRIu64 " entr%s, counted from 0: none from %" PRIu64 "\n", n,
+            n == 1 ? "y" : "ies", from);
+    return DILOCO_OK;
+}
+
+/* Write the first entry to show: that of --from, or the first of the newest N by --last. */
+static diloco_status first_shown(uint64_t *from, const dl_args *args, const char *store)
+{
+    uint64_t last, n;
+    DL_TRY(dl_args_u64(from, args, DL_FLAG_FROM, 0, INT64_MAX));
+    if (!dl_args_has(args, DL_FLAG_LAST)) return DILOCO_OK;
+    DL_TRY(dl_args_u64(&last, args, DL_FLAG_LAST, 0, INT64_MAX));
+    DL_TRY(diloco_log_length(&n, store));
+    *from = n > last ? n - last : 0;
     return DILOCO_OK;
 }
 
@@ -192,26 +203,40 @@ static bool is_one_answer(const dl_args *args)
            1;
 }
 
+/* Refuse contradictions between flags. */
+static diloco_status check_flags(const dl_args *args)
+{
+    const bool from = dl_args_has(args, DL_FLAG_FROM), last = dl_args_has(args, DL_FLAG_LAST);
+    const char *first = from ? "--from" : "--last"; /* where one of them is given */
+    uint64_t n;
+    if (!is_one_answer(args))
+        return dl_fail(DILOCO_EINVAL,
+                       "--moved, --traffic and --events are several answers; ask for one");
+    if (from && last)
+        return dl_fail(DILOCO_EINVAL, "--from and --last both say which entry is first; give one");
+    if ((from || last) && dl_args_has(args, DL_FLAG_EVENTS))
+        return dl_fail(DILOCO_EINVAL, "%s counts entries, and --events has all lines", first);
+    if ((from || last) && dl_args_has(args, DL_FLAG_MOVED))
+        return dl_fail(DILOCO_EINVAL, "%s has no effect: --moved names the one entry to show",
+                       first);
+    if (dl_args_has(args, DL_FLAG_COST) && !dl_args_has(args, DL_FLAG_TRAFFIC))
+        return dl_fail(DILOCO_EINVAL, "--cost goes with --traffic");
+    DL_TRY(dl_args_u64(&n, args, DL_FLAG_LAST, 1, INT64_MAX));
+    return n > 0 ? DILOCO_OK : dl_fail(DILOCO_EINVAL, "--last 0 shows no entry; give at least 1");
+}
+
 /* Contradictions between flags are found before the store is read. */
 static diloco_status cmd_log(const dl_args *args)
 {
     dl_config_path store;
     uint64_t from;
-    DL_TRY(dl_args_u64(&from, args, DL_FLAG_FROM, 0, INT64_MAX));
+    DL_TRY(check_flags(args));
     DL_TRY(dl_settings_store(store, args->target));
     DL_TRY(dl_swarm_refuse(store, "show"));
-    const bool traffic = dl_args_has(args, DL_FLAG_TRAFFIC),
-               events = dl_args_has(args, DL_FLAG_EVENTS);
-    if (!is_one_answer(args))
-        return dl_fail(DILOCO_EINVAL,
-                       "--moved, --traffic and --events are several answers; ask for one");
-    if (events && dl_args_has(args, DL_FLAG_FROM))
-        return dl_fail(DILOCO_EINVAL, "--from counts entries, and --events has all lines");
-    if (dl_args_has(args, DL_FLAG_COST) && !traffic)
-        return dl_fail(DILOCO_EINVAL, "--cost goes with --traffic");
-    if (events) return diloco_record_walk(store, print_event, NULL);
+    if (dl_args_has(args, DL_FLAG_EVENTS)) return diloco_record_walk(store, print_event, NULL);
     if (dl_args_has(args, DL_FLAG_MOVED)) return print_moved(args, store);
-    if (traffic) return dl_log_traffic(args, store, from);
+    DL_TRY(first_shown(&from, args, store));
+    if (dl_args_has(args, DL_FLAG_TRAFFIC)) return dl_log_traffic(args, store, from);
     return print_entries(store, from, dl_args_has(args, DL_FLAG_JSON));
 }
 
@@ -226,8 +251,12 @@ const dl_command dl_command_log = {
                "that the replicas have recorded, a line of JSON each. Replicas leave their records "
                "in the\n"
                "store every 30 s.\n"
+               "With --last only the newest entries are read, and with --from none before E: their "
+               "time does\n"
+               "not grow with the log. --traffic reads all records in any case.\n"
+               "  diloco log runs/demo --last 20\n"
                "  diloco log runs/demo --traffic --cost prices.toml",
-    .flags = DL_FLAGS(DL_FLAG_JSON, DL_FLAG_FROM, DL_FLAG_MOVED, DL_FLAG_TRAFFIC, DL_FLAG_EVENTS,
-                      DL_FLAG_COST),
+    .flags = DL_FLAGS(DL_FLAG_JSON, DL_FLAG_FROM, DL_FLAG_LAST, DL_FLAG_MOVED, DL_FLAG_TRAFFIC,
+                      DL_FLAG_EVENTS, DL_FLAG_COST),
     .run = cmd_log,
 };

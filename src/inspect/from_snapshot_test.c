@@ -1,4 +1,5 @@
-/* from_snapshot_test.c - diloco_verify_from_snapshot (inspect.h).
+/* from_snapshot_test.c - readers of the end of a log (inspect.h): diloco_verify_from_snapshot,
+ * and a walk of the newest entries.
  *
  * The runs lack their first snapshots and contributions, as after a collection. The log's first
  * entries are then deleted, so a reader that needs one of them fails. */
@@ -144,6 +145,63 @@ TEST(without_an_entry_after_a_snapshot_the_whole_log_is_verified)
     CHECK_INT(4, report.replayed);
 }
 
+static diloco_status on_entry(void *user, const diloco_log_entry *e)
+{
+    uint64_t *next = user;
+    CHECK_INT(*next, e->entry);
+    CHECK(e->commit);
+    ++*next;
+    return DILOCO_OK;
+}
+
+TEST(the_newest_entries_are_walked_without_the_earlier_ones)
+{
+    const char *url = "mem://newest";
+    dl_store *store = collected(url);
+    uint64_t n, next = ENTRIES - 3;
+    CHECK_OK(diloco_log_length(&n, url));
+    CHECK_INT(ENTRIES, n);
+    diloco_verify_report report;
+    CHECK_OK(diloco_verify_from_snapshot(&report, url, 1, NULL, NULL));
+    delete_entries(store, report.first_chained - 1);
+    CHECK_OK(diloco_log_length(&n, url));
+    CHECK_INT(ENTRIES, n);
+    CHECK_OK(diloco_log_walk(url, next, on_entry, &next));
+    CHECK_INT(ENTRIES, next);
+    dl_store_close(store);
+    CHECK_STATUS(DILOCO_ENOENT, diloco_log_length(&n, scratch_folder("empty")));
+    CHECK_INT(0, n);
+}
+
+TEST(junk_after_the_end_of_a_log_does_not_change_its_length)
+{
+    const char *url = "mem://unfinished";
+    toy t = toy_of("r0", url);
+    dl_store *store;
+    uint64_t n, again;
+    const dl_span junk = {"junk", 4};
+    toy_keep(url);
+    toy_set(&t, "run.state_dir", "none");
+    toy_set(&t, "trainer.rounds", "30");
+    t.stop_after = 30; /* an entry is 3 steps, so the search reads entry 14 */
+    toy_live(&t);
+    TOY_OK(t);
+    CHECK_OK(dl_store_open(&store, url, false));
+    CHECK_OK(diloco_log_length(&n, url));
+    CHECK(n >= 9 && n <= 11);
+    for (uint64_t e = n + 1; e < ENTRIES + 3; e++) {
+        dl_key key;
+        dl_key_entry(key, e);
+        CHECK_OK(dl_store_create(store, key, &junk, 1, NULL, DL_NEVER));
+        CHECK_OK(diloco_log_length(&again, url));
+        CHECK_INT(n, again);
+        CHECK_OK(dl_store_delete(store, key, DL_NEVER));
+    }
+    dl_store_close(store);
+}
+
 TEST_MAIN(entries_before_the_oldest_snapshot_are_not_read,
           damage_since_the_oldest_snapshot_is_named_and_earlier_damage_is_not_seen,
-          without_an_entry_after_a_snapshot_the_whole_log_is_verified)
+          without_an_entry_after_a_snapshot_the_whole_log_is_verified,
+          the_newest_entries_are_walked_without_the_earlier_ones,
+          junk_after_the_end_of_a_log_does_not_change_its_length)

@@ -181,10 +181,14 @@ awk -v sent="$(json bytes_sent <last)" -v received="$(json bytes_received <last)
 expect 0 diloco log eight --traffic --cost dear.toml --from 2
 grep -q '^ *2 *8 .*B/s .* USD$' out || fail "no line for people"
 [ "$(wc -l <out)" = 2 ] || fail "--from was not heard"
+cp out from
+expect 0 diloco log eight --traffic --cost dear.toml --last 1
+cmp out from || fail "--last 1 shows other traffic than --from 2"
 expect_error 2 '--cost goes with --traffic' diloco log eight --cost dear.toml
 expect_error 2 'ask for one' diloco log eight --traffic --moved 1
 expect_error 2 'ask for one' diloco log eight --traffic --events
 expect_error 2 '--events has all lines' diloco log eight --events --from 2
+expect_error 2 '--last counts entries' diloco log eight --events --last 2
 expect_error 2 'no such price table' diloco log eight --traffic --cost none.toml
 
 expect_error 2 'needs the link' diloco plan --replay record.jsonl

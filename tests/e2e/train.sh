@@ -45,6 +45,15 @@ expect 0 diloco log runs/tiny --from 4 --json
 [ "$(wc -l <out)" = 2 ] && [ "$(json kind <out)" = commit ] || fail "log --from --json"
 expect 0 diloco log runs/tiny --from 6
 grep -q 'the log has 6 entries, counted from 0: none from 6' err || fail "log says nothing of its end"
+expect 0 diloco log runs/tiny --last 2 --json
+[ "$(json entry <out)" = 4 ] && [ "$(wc -l <out)" = 2 ] || fail "log --last --json"
+expect 0 diloco log runs/tiny --last 99
+[ "$(wc -l <out)" = 6 ] || fail "log --last has not all entries of a short log"
+expect_error 2 '--last 0 shows no entry' diloco log runs/tiny --last 0
+expect_error 2 '--last -1 is not a whole number' diloco log runs/tiny --last -1
+expect_error 2 'give one' diloco log runs/tiny --last 2 --from 3
+expect_error 2 '--last has no effect' diloco log runs/tiny --last 2 --moved 5
+expect_error 2 '--from has no effect' diloco log runs/tiny --from 2 --moved 5
 expect 0 diloco log runs/tiny --moved 5
 grep -q '^model.embed_tokens.weight .* norm [0-9]' out || fail "log --moved"
 expect 0 diloco log runs/tiny --moved 5 --json
@@ -68,6 +77,8 @@ grep -q "^verified: $n entries chained from entry $first, $n replayed from entry
 grep -q "^entries before $first were not read, " out || fail "it is not said what was not read"
 expect 0 diloco verify runs/kept --from-snapshot --json
 [ "$(json first_chained <out)" = "$first" ] || fail "verify --from-snapshot --json"
+expect 0 diloco log runs/kept --last 3
+[ "$(wc -l <out)" = 3 ] || fail "log --last reads entries before the last"
 expect_error 1 'entry 0 is missing' diloco verify runs/kept
 
 expect 0 diloco eval tiny.toml
