@@ -3,6 +3,7 @@
  *     cluster_sim [FIRST_SEED [N_SEEDS [N_REPLICAS [EXCHANGE]]]]     (--help)
  *     cluster_sim calm N_REPLICAS EXCHANGE
  *     cluster_goodput goodput CHIPS LEARNERS [WANTED_PERCENT [REPAIR_S [STEP_S [SEED]]]]
+ *                             [NAME=VALUE...]
  *     cluster_few slow REPLICAS REQUEST_S [WANTED_ENTRIES [late] | MOST_SECONDS mute]
  *
  * Each replica is the real machine on the real formats over a mem:// store inside a faulty
@@ -70,7 +71,10 @@ bool sim_chance(sim *s, double p)
 /* An object is new: a replica that waits for it and can be notified looks soon. */
 void sim_notify(sim *s, const char *key)
 {
-    if (strncmp(key, "log/", 4) == 0) s->calm.grew_at = s->now;
+    if (strncmp(key, "log/", 4) == 0 && !s->calm.is_over) {
+        s->calm.grew_at = s->now;
+        if (strtoull(key + 4, NULL, 10) + 1 == ENTRIES) sim_loss_end(s);
+    }
     s->net.recent[s->net.n_recent++ % SIM_RECENT] =
         (sim_recent){.at = s->now, .key = dl_hash_bytes(key, strlen(key))};
     if (strncmp(key, "c/", 2) != 0 && strncmp(key, "log/", 4) != 0 && strncmp(key, "x/", 2) != 0)
@@ -211,6 +215,7 @@ static void make_members(sim *s, char *path, int fd)
 typedef struct setting {
     double calm;                    /* seconds of a request where nothing fails; 0: a storm */
     double step_s, chips, repair_s; /* calm: sim_goodput.c */
+    char **options;                 /* the same; NULL: none */
     double slow_s;                  /* calm: sim_slow.c */
     bool mute, late;
 } setting;
@@ -225,6 +230,7 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *topology, const s
     s->calm.step_s = set_to->step_s;
     s->calm.chips = set_to->chips;
     s->calm.repair_s = set_to->repair_s;
+    s->calm.options = set_to->options;
     s->calm.slow_s = set_to->slow_s;
     s->calm.mute = set_to->mute;
     s->calm.late = set_to->late;
@@ -378,6 +384,20 @@ static int run_calm(sim *s, size_t n, const char *topology)
            s->calm.slowest > bound * 1.0001;
 }
 
+static const char usage[] =
+    "usage: cluster_sim [FIRST_SEED [N_SEEDS [N_REPLICAS [EXCHANGE]]]]      (1 200 16 allgather)\n"
+    "       cluster_sim calm N_REPLICAS EXCHANGE\n"
+    "       cluster_goodput goodput CHIPS LEARNERS [WANTED_PERCENT [REPAIR_S [STEP_S [SEED]]]] "
+    "[NAME=VALUE...]\n"
+    "       cluster_few slow REPLICAS REQUEST_S [WANTED_ENTRIES [late] | MOST_SECONDS mute]\n"
+    "\n"
+    "Plays N_SEEDS clusters in virtual time, one after the other, and stops at the first that\n"
+    "breaks an invariant, with the line that replays it. Every fourth has 3 replicas, of which "
+    "one\n"
+    "sleeps through collections. From 100 seeds on it also fails when\n"
+    "a kind of fault never happened.\n"
+    "exit: 0 all held, 1 an invariant broke or a fault never happened, 2 wrong usage\n";
+
 static double amount(int argc, char **argv, int i, double otherwise)
 {
     return argc > i ? strtod(argv[i], NULL) : otherwise;
@@ -385,9 +405,13 @@ static double amount(int argc, char **argv, int i, double otherwise)
 
 static int run_goodput(sim *s, int argc, char **argv)
 {
+    while (argc > 4 && strchr(argv[argc - 1], '='))
+        argc--;
+    if (argc > 8) return fputs(usage, stderr), 2;
     const double wanted = amount(argc, argv, 4, 0), learners = amount(argc, argv, 3, 0);
     const uint64_t seed = (uint64_t)amount(argc, argv, 7, 1);
     const setting set_to = {.calm = 0.1,
+                            .options = argv + argc,
                             .chips = amount(argc, argv, 2, 0),
                             .repair_s = amount(argc, argv, 5, 30),
                             .step_s = amount(argc, argv, 6, 2)};
@@ -419,19 +443,6 @@ static int run_slow(sim *s, int argc, char **argv)
     return fprintf(stderr, "less than %g entries count it\n", wanted), 1;
 }
 
-static const char usage[] =
-    "usage: cluster_sim [FIRST_SEED [N_SEEDS [N_REPLICAS [EXCHANGE]]]]      (1 200 16 allgather)\n"
-    "       cluster_sim calm N_REPLICAS EXCHANGE\n"
-    "       cluster_goodput goodput CHIPS LEARNERS [WANTED_PERCENT [REPAIR_S [STEP_S [SEED]]]]\n"
-    "       cluster_few slow REPLICAS REQUEST_S [WANTED_ENTRIES [late] | MOST_SECONDS mute]\n"
-    "\n"
-    "Plays N_SEEDS clusters in virtual time, one after the other, and stops at the first that\n"
-    "breaks an invariant, with the line that replays it. Every fourth has 3 replicas, of which "
-    "one\n"
-    "sleeps through collections. From 100 seeds on it also fails when\n"
-    "a kind of fault never happened.\n"
-    "exit: 0 all held, 1 an invariant broke or a fault never happened, 2 wrong usage\n";
-
 /* A whole number from 1 to max; 0: it is no number. */
 static uint64_t number(const char *text, uint64_t max)
 {
@@ -449,7 +460,7 @@ int main(int argc, char **argv)
     (void)prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     if (argc == 4 && !strcmp(argv[1], "calm") && number(argv[2], MAX_REPLICAS))
         return run_calm(&s, (size_t)number(argv[2], MAX_REPLICAS), argv[3]);
-    if (argc > 3 && argc < 9 && !strcmp(argv[1], "goodput")) return run_goodput(&s, argc, argv);
+    if (argc > 3 && !strcmp(argv[1], "goodput")) return run_goodput(&s, argc, argv);
     if (argc > 3 && argc < 7 && !strcmp(argv[1], "slow")) return run_slow(&s, argc, argv);
     const uint64_t first = argc > 1 ? number(argv[1], UINT32_MAX) : 1;
     const uint64_t many = argc > 2 ? number(argv[2], UINT32_MAX) : 200;

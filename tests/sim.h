@@ -1,7 +1,8 @@
 /* sim.h - the parts of the cluster simulation. cluster_sim.c makes a cluster and runs it.
  * sim_generation.c lets a replica begin and end, and sim_play.c takes its turns. sim_net.c is
  * between it and the store. sim_intruder.c writes without a key, sim_count.c counts events,
- * sim_referee.c judges. sim_goodput.c measures the time that is not lost to failures. */
+ * sim_referee.c judges. sim_goodput.c measures the time that is not lost to failures, and
+ * sim_loss.c what the rest is spent on. */
 #ifndef DL_TESTS_SIM_H
 #define DL_TESTS_SIM_H
 
@@ -144,6 +145,37 @@ typedef struct sim_skew {
     double began, rate;
 } sim_skew;
 
+/* Uses of a learner's time where chips fail (sim_loss.c). */
+#define SIM_SPENDINGS(X)                                                                           \
+    X(COUNTED, "steps that count")                                                                 \
+    X(REPAIR, "repair")                                                                            \
+    X(UNSAVED, "steps since the last save")                                                        \
+    X(OVERTAKEN, "saved steps on fragments that the log has moved on")                             \
+    X(PARTIAL, "steps of less than an interval (P14)")                                             \
+    X(LATE, "contributions that came too late")                                                    \
+    X(RETURN, "a return, from the end of the repair to the first step")                            \
+    X(WAITING, "waiting for entries")                                                              \
+    X(ENDED, "steps that the end of the run cut off")
+
+typedef enum sim_spent {
+#define X(name, text) SIM_SPENT_##name,
+    SIM_SPENDINGS(X)
+#undef X
+        SIM_N_SPENT,
+    SIM_SPENT_TRAINING = SIM_N_SPENT
+} sim_spent;
+
+typedef struct sim_time {
+    sim_spent doing;
+    double since; /* the end of the last step, or the beginning of what it does */
+    double seconds[SIM_N_SPENT];
+    uint16_t *cells;             /* [max_steps * MAX_FRAGMENTS], each step's in each fragment */
+    size_t first[MAX_FRAGMENTS]; /* all cells before it have their cause */
+    size_t n_steps, max_steps;   /* of all generations */
+    size_t n_saved, n_lost;      /* the last failure lost the steps [n_saved, n_lost) */
+    bool returns;                /* it has contributed nothing since the last failure */
+} sim_time;
+
 typedef struct replica {
     char name[DL_REPLICA_MAX + 1];
     const dl_signer *signer; /* NULL: nothing is signed */
@@ -209,6 +241,7 @@ typedef struct replica {
     } calm;
     dl_train_stats work[MAX_FRAGMENTS];
     local_state disk;
+    sim_time spent;
     struct sim *sim;
 } replica;
 
@@ -238,7 +271,9 @@ typedef struct sim_calm {
     double slowest;         /* and the longest from there to an adoption */
     double step_s;          /* of a step */
     double chips, repair_s; /* sim_goodput.c */
+    char **options;         /* "NAME=VALUE", up to a NULL; NULL: none */
     double grew_at;         /* when the log's last entry was created */
+    bool is_over;           /* it has all entries */
     double goodput;
 } sim_calm;
 
@@ -375,6 +410,18 @@ void sim_goodput_configure(sim *s);
 void sim_goodput_plan_failure(replica *r);
 void sim_goodput_fail(replica *r); /* at its time */
 void sim_goodput_measure(sim *s);  /* at the end, into s->calm.goodput */
+
+/* ---- sim_loss.c: nothing where no chips fail ---- */
+
+void sim_loss_begin(replica *r, sim_spent doing); /* from now on */
+void sim_loss_step(replica *r);                   /* a step is complete */
+void sim_loss_save(replica *r);
+void sim_loss_capture(replica *r, const dl_pace_capture *c);
+void sim_loss_adopt(replica *r, const dl_adopted *adopted);
+void sim_loss_jump(replica *r); /* before it */
+void sim_loss_fail(replica *r);
+void sim_loss_end(sim *s);                  /* when the log has its last entry */
+void sim_loss_sum(sim *s, double *seconds); /* of all learners, [SIM_N_SPENT] */
 
 /* ---- sim_slow.c ---- */
 

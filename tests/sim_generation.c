@@ -51,6 +51,7 @@ void sim_bury(replica *r)
 void sim_save(replica *r)
 {
     r->disk.there = true;
+    sim_loss_save(r);
     r->disk.pace.captures = r->disk.captures;
     r->disk.pace.fragments = r->disk.fragments;
     (void)dl_pace_save(&r->pace, &r->disk.pace);
@@ -273,6 +274,7 @@ void sim_come_alive(replica *r)
         r->time.next = s->now + sim_uniform(s, 1, 5);
         return;
     }
+    sim_loss_begin(r, SIM_SPENT_RETURN);
     r->time.next = s->now;
     r->trainer.at = INFINITY; /* once the log is read */
     r->beat.next = s->now;

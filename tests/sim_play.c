@@ -43,6 +43,7 @@ static void train_a_step(replica *r)
         w->step = r->data.step;
         w->position = r->pace.position;
     }
+    sim_loss_step(r);
 }
 
 /* A malicious replica names a state that never existed (P3). */
@@ -63,11 +64,19 @@ static void forge_steps(replica *r, uint64_t entry)
     sim_count(SIM_LIE_STEPS, true);
 }
 
+/* As in driver_save.c. */
+static bool save_is_due(const sim *s, uint64_t entry)
+{
+    const uint64_t every = (uint64_t)s->config.save_every;
+    if (s->schedule.async || (every == 1 && s->config.error_feedback > 0)) return true;
+    return entry % (s->n_fragments * every) == 0;
+}
+
 /* False: it crashed. */
 static bool capture(replica *r, dl_stops *stops, uint64_t entry)
 {
     sim *s = r->sim;
-    if (entry % s->n_fragments == 0 || s->schedule.async) sim_save(r);
+    if (save_is_due(s, entry)) sim_save(r);
     if (sim_chance(s, s->p_crash)) return sim_crash(r), false;
     dl_hash began[MAX_FRAGMENTS];
     memcpy(began, r->model.rests_on, sizeof began);
@@ -75,6 +84,7 @@ static bool capture(replica *r, dl_stops *stops, uint64_t entry)
     s->calm.taken_at = s->now;
     const dl_pace_capture *t = dl_pace_in_flight(&r->pace, entry);
     sim_count(SIM_MUTE, t && t->mute);
+    if (t) sim_loss_capture(r, t);
     if (t && !t->mute) sim_check_base(r, entry, began[t->fragment]);
     if (t && !t->mute && r->kind.byzantine) forge_base(r, entry);
     if (t && !t->mute && r->kind.byzantine) forge_steps(r, entry);
@@ -85,6 +95,7 @@ static bool capture(replica *r, dl_stops *stops, uint64_t entry)
 static void jump(replica *r, dl_stops *stops)
 {
     const uint64_t from = r->pace.position;
+    sim_loss_jump(r);
     dl_stop_jump(stops);
     r->data.next_sample += r->pace.position - from; /* skipped steps (P13) */
     for (size_t f = 0; f < r->sim->n_fragments; f++)
@@ -122,8 +133,8 @@ static void make_stops(replica *r)
             jump(r, &stops);
         else if (stop.kind == DL_STOP_CAPTURE && !capture(r, &stops, stop.entry))
             return;
-        else if (stop.kind == DL_STOP_ADOPT)
-            dl_stop_adopt(&stops, stop.entry, &adopted);
+        else if (stop.kind == DL_STOP_ADOPT && dl_stop_adopt(&stops, stop.entry, &adopted))
+            sim_loss_adopt(r, &adopted);
         if (stop.kind == DL_STOP_ADOPT && r->request.kind == DL_REQUEST_TRAIN)
             r->time.next = s->now;
         if (stop.kind == DL_STOP_ADOPT)
@@ -137,6 +148,7 @@ static void make_stops(replica *r)
     if (r->trainer.until == UINT64_MAX) return; /* all is done, but for the log's end */
     const double steps = (double)(r->trainer.until - r->pace.position);
     r->trainer.active = true;
+    sim_loss_begin(r, SIM_SPENT_TRAINING);
     sim_count(SIM_LATE_JOINER, !r->now.has_trained && r->pace.applied > 0);
     r->now.has_trained = true;
     /* One that sleeps that long finds the objects that it missed collected (P25). */
@@ -154,6 +166,7 @@ static void trainer_turn(replica *r)
     if (r->trainer.active && sim_chance(r->sim, r->sim->p_crash)) return sim_crash(r);
     while (r->trainer.active && r->pace.position < r->trainer.until)
         train_a_step(r);
+    if (r->trainer.active) sim_loss_begin(r, SIM_SPENT_WAITING);
     r->trainer.active = false;
     make_stops(r);
 }
