@@ -209,7 +209,9 @@ void sim_audit(sim *s)
     if (all)
         got = dl_snapshot_read_newest(state, s->store, &s->file, s->file_digest, 0, NULL, DL_NEVER);
     if (!got && all) got = dl_replay(&report, exec, &s->file, true, ENTRIES, NULL, NULL);
-    if (!all) got = dl_replay_kept(&report, &first, exec, ENTRIES, NULL, NULL, DL_NEVER);
+    if (!all)
+        got = dl_snapshot_read_oldest(state, s->store, &s->file, s->file_digest, 0, NULL, DL_NEVER);
+    if (!got && !all) got = dl_replay_kept(&report, &first, exec, ENTRIES, NULL, NULL, DL_NEVER);
     if (got) DIE(s, "I5: the audit stops: %s", diloco_error_text());
     if (state->control.entry != ENTRIES)
         DIE(s, "I5: the audit ends at %llu", (unsigned long long)state->control.entry);
