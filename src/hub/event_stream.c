@@ -164,13 +164,13 @@ void dl_stream_close(dl_stream *s)
     stream_free(s);
 }
 
-/* Wait for a wake, for the end of the connection, or for DL_STREAM_BEAT. Returns false if the
- * reader has gone. *beat is true if nothing happened. */
-static bool sleep_until_woken(const dl_stream *s, bool *beat)
+/* Wait for a wake, for the end of the connection, or for `most`. Returns false if the reader has
+ * gone. *beat is true if nothing happened. */
+static bool sleep_until_woken(const dl_stream *s, dl_time most, bool *beat)
 {
     struct pollfd polls[] = {{.fd = s->wake, .events = POLLIN},
                              {.fd = s->connection, .events = POLLRDHUP}};
-    int n = poll(polls, 2, (int)(DL_STREAM_BEAT / DL_MILLISECOND));
+    int n = poll(polls, 2, (int)((most + DL_MILLISECOND - 1) / DL_MILLISECOND));
     uint64_t count;
     *beat = n == 0;
     if (n > 0 && polls[0].revents && read(s->wake, &count, sizeof count) < 0) *beat = false;
@@ -204,10 +204,24 @@ size_t dl_stream_read(dl_stream *s, char *out, size_t cap)
         bool closed;
         size_t n = take(s, out, cap, &closed);
         if (closed || n) return closed ? 0 : n;
-        if (!sleep_until_woken(s, &beat)) return 0;
+        if (!sleep_until_woken(s, DL_STREAM_BEAT, &beat)) return 0;
         if (beat) {
             memcpy(out, still, sizeof still - 1);
             return sizeof still - 1;
         }
     }
+}
+
+/* A change that comes before the sleep has set the eventfd, which ends the sleep at once. */
+bool dl_stream_await(dl_stream *s, dl_time until)
+{
+    bool beat;
+    pthread_mutex_lock(&s->events->lock);
+    dl_buf_clear(&s->queue);
+    s->n_taken = 0;
+    const bool closed = s->events->closed;
+    pthread_mutex_unlock(&s->events->lock);
+    const dl_time left = until - dl_clock_now();
+    if (closed || left <= 0) return false;
+    return sleep_until_woken(s, left < DL_STREAM_BEAT ? left : DL_STREAM_BEAT, &beat);
 }

@@ -57,5 +57,8 @@ void dl_stream_close(dl_stream *stream); /* NULL is fine */
 
 /* Wait for text and copy it out: its length, 1 to cap; 0: the stream has ended. */
 size_t dl_stream_read(dl_stream *stream, char *out, size_t cap);
+/* For a stream that is not read: drops what is in its queue, and returns once there may have been
+ * another change. Returns false at `until`, and when the stream has ended. */
+bool dl_stream_await(dl_stream *stream, dl_time until);
 
 #endif

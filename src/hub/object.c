@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { READ_BLOCK = 64 << 10 };
+enum { READ_BLOCK = 64 << 10, HOLD_MAX_S = 30 };
 
 static dl_response refuse_key(dl_http_request *r)
 {
@@ -145,6 +145,40 @@ static dl_response reply_object(dl_http_request *r, int fd, const struct stat *s
     return reply;
 }
 
+/* Return the seconds that the client wants to wait for an object (RFC 7240, 4.3), or 0. */
+static uint64_t seconds_to_hold(const dl_http_request *r)
+{
+    static const char word[] = "wait=";
+    const char *prefer = dl_request_header(r, "Prefer");
+    uint64_t seconds;
+    if (!prefer || strncmp(prefer, word, strlen(word)) != 0) return 0;
+    prefer += strlen(word);
+    if (!dl_text_to_u64(&seconds, prefer, strlen(prefer))) return 0;
+    return seconds < HOLD_MAX_S ? seconds : HOLD_MAX_S;
+}
+
+/* Open an object of a node, and wait for one that is not there yet if the client prefers that. The
+ * node itself reports its objects. So a reader needs one request, however early it asks. */
+static diloco_status open_or_await(dl_http_request *r, int *fd, struct stat *st)
+{
+    char base[DL_BUCKET_MAX + 2];
+    const char *prefix = r->key;
+    dl_stream *stream;
+    const uint64_t seconds = r->hub->options.node ? seconds_to_hold(r) : 0;
+    const dl_time until = dl_clock_now() + (dl_time)seconds * DL_SECOND;
+    diloco_status status = dl_file_store_object(&r->folder, r->key, fd, st);
+    if (status != DILOCO_ENOENT || !seconds) return status;
+    snprintf(base, sizeof base, "%s/", r->bucket);
+    if (dl_stream_open(&stream, &r->hub->events, base, &prefix, 1, dl_connection_fd(r->connection)))
+        return status;
+    dl_request_untimed(r);
+    do
+        status = dl_file_store_object(&r->folder, r->key, fd, st);
+    while (status == DILOCO_ENOENT && dl_stream_await(stream, until));
+    dl_stream_close(stream);
+    return status;
+}
+
 /* The descriptor stays open for the whole reply. So an object that is deleted meanwhile is still
  * sent whole. */
 dl_response dl_object_get(dl_http_request *r)
@@ -152,7 +186,7 @@ dl_response dl_object_get(dl_http_request *r)
     struct stat st;
     int fd;
     r->kind = strcmp(r->method, "HEAD") ? DL_KIND_GET : DL_KIND_HEAD;
-    diloco_status status = dl_file_store_object(&r->folder, r->key, &fd, &st);
+    diloco_status status = open_or_await(r, &fd, &st);
     return status ? dl_refuse_failed(r, status) : reply_object(r, fd, &st);
 }
 

@@ -320,6 +320,11 @@ static void set_timeout(const dl_http_request *r, dl_time limit)
     MHD_set_connection_option(r->mhd, MHD_CONNECTION_OPTION_TIMEOUT, seconds);
 }
 
+void dl_request_untimed(const dl_http_request *r)
+{
+    set_timeout(r, 0);
+}
+
 static void body_fail(dl_body *b, diloco_status status)
 {
     if (!b->status) b->status = status;
@@ -495,7 +500,7 @@ enum MHD_Result dl_request_step(dl_http_request *r, const char *method, const ch
     dl_response reply = r->held;
     r->held.response = NULL;
     if (!reply.response) {
-        set_timeout(r, 0); /* syncing may take long, and is not the client's fault */
+        dl_request_untimed(r); /* syncing may take long, and is not the client's fault */
         reply = finish(r);
     }
     return queue(r, reply);

@@ -128,6 +128,9 @@ struct dl_http_request {
 
 const char *dl_request_header(const dl_http_request *r, const char *name); /* NULL: none */
 
+/* From here to the reply the connection has no time limit. */
+void dl_request_untimed(const dl_http_request *r);
+
 /* The Ed25519 key that the client has shown that it has; false: none. */
 bool dl_request_peer(dl_public *out, const dl_http_request *r);
 

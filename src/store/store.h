@@ -34,8 +34,10 @@ typedef struct dl_peer_access {
     const char *pin;        /* "sha256//…" of its key (base/signature.h): believed alone */
     const char *cert, *key; /* PEM texts: our identity */
     dl_time patience;       /* how long nothing may move; at least a second */
+    bool holds;             /* reads of an object that is not there wait for it, at the node */
 } dl_peer_access;
-/* `access` NULL: tokens and pins as of a hub, from the environment; else copied. */
+/* `access` NULL or without a pin: tokens and pins as of a hub, from the environment; else copied.
+ * With `holds` a read waits until its own `until`, or HOLD_S of http.c. */
 DL_MUST_CHECK diloco_status dl_store_open_peer(dl_store **out, const char *address,
                                                const dl_peer_access *access);
 /* Is it the url of a store that this program can open? Looks at nothing but its text. */

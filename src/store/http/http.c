@@ -35,12 +35,12 @@ enum {
     RANGE_BYTES = 4 << 20, /* longer objects are read over several connections at once */
     CONNECTIONS = 4,
     PEER_TRIES = 2,
+    HOLD_S = 20, /* the longest wait for an object at a node; shorter than web.c's patience */
     ASK_FIRST = 1 << 20,  /* bytes of a body that is not sent before the hub has agreed */
     PARTS_FROM = 4 << 20, /* bytes of an object that goes in parts, to a hub that is far */
 };
 
-/* Round trips from which one connection does not fill the line; below it one is enough, and what it
- * brings need not be put in order. */
+/* From this round trip on one connection does not fill the line; below it one is enough. */
 static const dl_time FAR = 10 * DL_MILLISECOND;
 static const size_t WHOLE_BYTES = (size_t)1 << 40;
 
@@ -59,6 +59,7 @@ typedef struct http_store {
     http_place place;
     const atomic_bool *aborted;
     dl_web *web;
+    bool holds;   /* reads wait for objects that are not there */
     bool vouched; /* the last create's answer had the digest of what was sent */
     dl_http_upload upload;
     dl_change_stream *stream; /* NULL until the first wait */
@@ -73,6 +74,7 @@ typedef struct call {
     const dl_span *spans;
     size_t n_spans, total;
     bool create, taken, vouched, missing;
+    dl_time until; /* of a read that waits for its object; 0: it does not */
     char what[WHAT_MAX];
     const char *prefix, *after; /* of a listing */
     dl_found_fn found;
@@ -284,9 +286,10 @@ static diloco_status set_up(http_store *s, const char *scheme, const char *place
 {
     s->aborted = aborted;
     DL_TRY(cut_place(&s->place, scheme, place));
-    if (access) DL_TRY(take_access(&s->place, access));
-    if (!access) DL_TRY(find_secrets(&s->place, scheme));
-    if (!access && strcmp(scheme, "https") == 0) DL_TRY(find_certificate(&s->place));
+    const bool own = access && access->pin;
+    s->holds = access && access->holds;
+    DL_TRY(own ? take_access(&s->place, access) : find_secrets(&s->place, scheme));
+    if (!own && strcmp(scheme, "https") == 0) DL_TRY(find_certificate(&s->place));
     return dl_web_create(&s->web, &s->place.web, aborted);
 }
 
@@ -398,12 +401,20 @@ static diloco_status http_remove(void *self, const char *key, dl_time until)
     return run(self, &c, until);
 }
 
+/* Ask the node to wait for an object that is not there yet (RFC 7240, 4.3). */
+static diloco_status prefer_to_wait(const call *c, dl_web_exchange *x)
+{
+    const dl_time left = c->until ? c->until - dl_clock_now() : 0;
+    const int seconds = left < HOLD_S * DL_SECOND ? (int)(left / DL_SECOND) : HOLD_S;
+    return seconds > 0 ? dl_web_header(x, "Prefer: wait=%d", seconds) : DILOCO_OK;
+}
+
 static diloco_status prepare_read(void *context, dl_web_exchange *x, const char *range,
                                   const char *if_match)
 {
     DL_TRY(prepare(context, x));
     if (range) DL_TRY(dl_web_header(x, "Range: %s", range));
-    return if_match ? dl_web_header(x, "If-Match: %s", if_match) : DILOCO_OK;
+    return if_match ? dl_web_header(x, "If-Match: %s", if_match) : prefer_to_wait(context, x);
 }
 
 static diloco_status refuse_read(void *context, dl_web_exchange *x)
@@ -419,6 +430,7 @@ static diloco_status http_read(void *self, const char *key, dl_sink sink, dl_tim
     http_store *s = self;
     const bool far = is_far(s);
     call c = call_of(s, "GET", key);
+    c.until = s->holds ? until : 0;
     const dl_web_source source = {.range = far ? RANGE_BYTES : WHOLE_BYTES,
                                   .width = far ? CONNECTIONS : 1,
                                   .context = &c,
