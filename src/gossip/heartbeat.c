@@ -100,7 +100,8 @@ static diloco_status found(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-diloco_status dl_beats_known(dl_store *store, dl_time most, dl_beat_fn fn, void *context)
+diloco_status dl_beats_known(dl_store *store, dl_time most, dl_knows_fn knows, dl_beat_fn fn,
+                             void *context)
 {
     keys k = {.n = 0};
     dl_beat beat;
@@ -108,8 +109,10 @@ diloco_status dl_beats_known(dl_store *store, dl_time most, dl_beat_fn fn, void 
         dl_store_list(store, "hb/", NULL, found, &k, dl_time_after(dl_clock_now(), most));
     if (status && k.n < DL_KNOWN_MAX) return status;
     bool more = true;
-    for (size_t i = 0; i < k.n && more; i++)
+    for (size_t i = 0; i < k.n && more; i++) {
+        if (knows && knows(context, k.all[i] + strlen("hb/"))) continue;
         if (!dl_beat_get(&beat, store, k.all[i], dl_time_after(dl_clock_now(), most)))
             more = fn(context, &beat);
+    }
     return DILOCO_OK;
 }

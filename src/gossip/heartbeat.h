@@ -41,11 +41,12 @@ DL_MUST_CHECK diloco_status dl_beat_get(dl_beat *out, dl_store *store, const cha
 
 void dl_key_known(dl_key out, const char *name); /* hb/<name> */
 /* Calls fn with each heartbeat under hb/ of a store, at most DL_KNOWN_MAX of them, until fn returns
- * false. Invalid objects are skipped. Each request may take `most`. Returns the errors of the
- * listing. */
+ * false. Names that the caller knows already are not read (`knows` NULL: all are). Invalid objects
+ * are skipped. Each request may take `most`. Returns the errors of the listing. */
 enum { DL_KNOWN_MAX = 64 };
 typedef bool (*dl_beat_fn)(void *context, const dl_beat *beat); /* false: that is enough */
-DL_MUST_CHECK diloco_status dl_beats_known(dl_store *store, dl_time most, dl_beat_fn fn,
-                                           void *context);
+typedef bool (*dl_knows_fn)(void *context, const char *name);
+DL_MUST_CHECK diloco_status dl_beats_known(dl_store *store, dl_time most, dl_knows_fn knows,
+                                           dl_beat_fn fn, void *context);
 
 #endif

@@ -69,14 +69,13 @@ static bool take_two(void *n, const dl_beat *known)
     return ++*(int *)n < 2;
 }
 
-/* A line stops so when an exchange begins: each heartbeat is a request of its own. */
-TEST(reading_whom_a_store_knows_stops_where_the_reader_has_enough)
+/* With five heartbeats, r0 to r4. */
+static dl_store *open_known(void)
 {
     const dl_beat b = example();
     dl_store *store;
     dl_buf text;
     dl_key key;
-    int n = 0;
     CHECK_OK(dl_store_open(&store, "mem://known", true));
     dl_buf_init(&text, DL_BEAT_MAX);
     CHECK_OK(dl_beat_write(&text, &b));
@@ -86,15 +85,48 @@ TEST(reading_whom_a_store_knows_stops_where_the_reader_has_enough)
         dl_key_known(key, name);
         CHECK_OK(dl_store_put(store, key, text.data, text.len, DL_NEVER));
     }
+    dl_buf_deinit(&text);
+    return store;
+}
+
+/* Each heartbeat is a request of its own. */
+TEST(reading_whom_a_store_knows_stops_where_the_reader_has_enough)
+{
+    int n = 0;
+    dl_store *store = open_known();
     const uint64_t before = dl_store_counts(store).n_get;
-    CHECK_OK(dl_beats_known(store, DL_SECOND, take_two, &n));
+    CHECK_OK(dl_beats_known(store, DL_SECOND, NULL, take_two, &n));
     CHECK_INT(2, n);
     CHECK_INT(2, dl_store_counts(store).n_get - before);
-    dl_buf_deinit(&text);
     dl_store_close(store);
 }
 
-TEST_MAIN(reading_whom_a_store_knows_stops_where_the_reader_has_enough,
+static bool take_all(void *n, const dl_beat *known)
+{
+    (void)known;
+    ++*(int *)n;
+    return true;
+}
+
+static bool is_second(void *context, const char *name)
+{
+    (void)context;
+    return !strcmp(name, "r1");
+}
+
+TEST(a_name_that_the_reader_knows_is_not_read)
+{
+    int n = 0;
+    dl_store *store = open_known();
+    const uint64_t before = dl_store_counts(store).n_get;
+    CHECK_OK(dl_beats_known(store, DL_SECOND, is_second, take_all, &n));
+    CHECK_INT(4, n);
+    CHECK_INT(4, dl_store_counts(store).n_get - before);
+    dl_store_close(store);
+}
+
+TEST_MAIN(a_name_that_the_reader_knows_is_not_read,
+          reading_whom_a_store_knows_stops_where_the_reader_has_enough,
           a_written_heartbeat_reads_back,
           one_flipped_byte_anywhere_is_refused_and_nothing_is_written,
           a_heartbeat_with_an_invalid_address_is_refused)

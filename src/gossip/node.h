@@ -38,7 +38,7 @@
 enum { DL_NODE_MAX = 64, DL_NODE_KEEP = 4, DL_NODE_BEHIND = 1, DL_NODE_PAUSE = 16 };
 
 /* The run's rules, from its options. They do not change, except that the owner may set `deadline`
- * before an exchange. */
+ * before an exchange, and that a wire raises `grace` to what its lines need. */
 typedef struct dl_node_rules {
     uint64_t seed;                /* run.seed, for the draw of partners */
     bool pairs;                   /* swarm.exchange = "pairs" */

@@ -1,7 +1,7 @@
 /* wire.c - see wire.h.
  *
  * One lock guards the node, the table of lines and everything in them that is not marked as the
- * thread's own. A line's slots are written by its thread while the node wants an object of it. The
+ * thread's own. A line's slots are written by its fetcher while the node wants an object of it. The
  * node's owner reads them in the phases STEP and AGREE, in which nothing is wanted. So they need no
  * lock, and a line is not removed meanwhile.
  *
@@ -73,136 +73,148 @@ static bool is_ours_to_refuse(diloco_status status)
     return status == DILOCO_EPROTO || status == DILOCO_ENUMERIC || status == DILOCO_EDIFFERS;
 }
 
-/* Reports the result of a fetch to the node. The line may have lost its member meanwhile. */
-static void settle(dl_line *l, dl_want want, diloco_status status, dl_ignored why, bool struck,
+/* The next object to fetch, and the member that it is of. */
+typedef struct task {
+    dl_want want;
+    size_t member;
+    dl_generation generation;
+} task;
+
+/* Reports the result of a fetch to the node. The line may have another member by now. */
+static void settle(dl_line *l, const task *t, diloco_status status, dl_ignored why, bool struck,
                    const dl_contribution *facts, const dl_contribution_data *data)
 {
     dl_wire *w = l->wire;
-    const int which = want.object == DL_OBJECT_MODEL;
+    const int which = t->want.object == DL_OBJECT_MODEL;
     dl_wire_lock(w);
-    if (l->member != NOBODY && !status) {
+    const bool same = l->member == t->member && dl_generation_equal(&l->generation, &t->generation);
+    if (same && !status) {
         l->facts[which] = *facts;
         l->data[which] = *data;
-        dl_node_got(w->a.node, l->member, want);
-    } else if (l->member != NOBODY) {
-        dl_node_refused(w->a.node, l->member, want, why, struck);
+        dl_node_got(w->a.node, l->member, t->want);
+    } else if (same) {
+        dl_node_refused(w->a.node, l->member, t->want, why, struck);
     }
     pthread_cond_broadcast(&w->changed);
     dl_wire_unlock(w);
 }
 
-/* Waits for an object that is not there yet. The peer's hub replies when one of the folders
- * changes, so no polling is needed; the wait also ends when a heartbeat is due. */
-static void wait_for_it(dl_line *l, dl_time until)
+/* An object that is not there was waited for at the peer. If the reply came all the same at once,
+ * the peer does not wait, or cannot be reached: wait here, so that requests are not made without a
+ * pause. */
+static void pause_after(dl_line *l, dl_time asked)
 {
-    static const char *const folders[] = {"c/", "a/", "me/"};
-    if (until > l->hear_at) until = l->hear_at;
-    l->reported = !dl_store_wait(l->store, folders, 3, false, until);
+    const dl_time until = dl_time_after(asked, QUICK);
+    dl_wire_lock(l->wire);
+    while (!l->over && dl_clock_now() < until)
+        dl_wire_wait(l->wire, until);
+    dl_wire_unlock(l->wire);
 }
 
 /* Fetches and checks a wanted object, without the lock. A contribution of no samples is refused: it
  * would count as a member and move nothing. */
-static void fetch(dl_line *l, dl_want want, const char *run)
+static void fetch(dl_line *l, const task *t, const char *run)
 {
     dl_wire *w = l->wire;
-    const int which = want.object == DL_OBJECT_MODEL;
+    const dl_time asked = dl_clock_now();
+    const int which = t->want.object == DL_OBJECT_MODEL;
     dl_contribution facts;
     dl_contribution_data data;
     const char *reason = "";
     dl_key key;
-    l->reported = false;
-    l->asked = want;
-    dl_contribution_expect e = dl_mix_expect(w->a.mix, want.object);
+    dl_contribution_expect e = dl_mix_expect(w->a.mix, t->want.object);
     e.run = run;
-    e.entry = want.round;
-    e.generation = l->generation;
-    key_of(key, want.object, want.round, &l->generation);
+    e.entry = t->want.round;
+    e.generation = t->generation;
+    key_of(key, t->want.object, t->want.round, &t->generation);
     diloco_status status = make_slot(l, which, &e);
     if (!status)
         status = dl_contribution_fetch(&facts, &data, &reason, l->slot[which], l->store, key, &e,
-                                       want.until);
-    if (!status && facts.stats.samples == 0 && want.object == DL_OBJECT_CONTRIBUTION)
+                                       t->want.until);
+    if (!status && facts.stats.samples == 0 && t->want.object == DL_OBJECT_CONTRIBUTION)
         status = dl_fail(DILOCO_EPROTO, "%s: it reports no samples", key);
     if (!status) {
-        settle(l, want, DILOCO_OK, 0, false, &facts, &data);
+        settle(l, t, DILOCO_OK, 0, false, &facts, &data);
     } else if (is_ours_to_refuse(status)) {
         char text[512];
         snprintf(text, sizeof text, "%s", diloco_error_text());
         const dl_ignored why =
             strcmp(reason, "foreign") ? DL_IGNORED_DAMAGED : why_foreign(l, key, &e);
         dl_log(DILOCO_LOG_WARN, "not counted (%s): %s", dl_ignored_names[why], text);
-        settle(l, want, status, why, dl_bans_is_strike(reason), NULL, NULL);
+        settle(l, t, status, why, dl_bans_is_strike(reason), NULL, NULL);
     } else {
-        wait_for_it(l, want.until);
+        pause_after(l, asked);
     }
 }
 
-/* ---- a line's generation */
+/* ---- a line */
 
-/* The store is published under the lock, because dl_wire_destroy() aborts it. */
-static diloco_status open_store(dl_line *l)
+/* The store is published under the lock, because others abort it. */
+diloco_status dl_line_open(dl_line *l, dl_store **out, bool holds)
 {
+    const dl_peer_access access = {.holds = holds};
     dl_store *store;
-    DL_TRY(dl_store_open_peer(&store, l->address, NULL));
+    DL_TRY(dl_store_open_peer(&store, l->address, &access));
     dl_wire_lock(l->wire);
-    l->store = store;
-    if (l->wire->stopping) dl_store_abort(store);
+    *out = store;
+    if (l->over) dl_store_abort(store);
     dl_wire_unlock(l->wire);
     return DILOCO_OK;
 }
 
-/* The next object to fetch. If nothing is wanted, wait until something is, or until a heartbeat is
- * due. */
-static dl_want next_want(dl_line *l)
+void dl_line_count(dl_line *l, int which, const dl_store *store)
+{
+    const dl_store_counters counts = dl_store_counts(store);
+    l->sent[which] = counts.bytes_sent;
+    l->received[which] = counts.bytes_received;
+}
+
+/* Sets *t to the next object to fetch, once there is one. Returns false if the line is over. With
+ * an object of DL_OBJECT_NONE nothing was wanted for WARM. */
+static bool next_task(dl_line *l, task *t)
 {
     dl_wire *w = l->wire;
-    const dl_node *n = w->a.node;
-    dl_want want = {.object = DL_OBJECT_NONE};
+    const dl_time until = dl_time_from_now(WARM);
+    *t = (task){.want.object = DL_OBJECT_NONE};
     dl_wire_lock(w);
-    const dl_store_counters counts = dl_store_counts(l->store);
-    l->sent = counts.bytes_sent;
-    l->received = counts.bytes_received;
-    for (;;) {
-        if (l->member != NOBODY) want = dl_node_wants(n, l->member, dl_clock_now());
-        if (want.object || w->stopping || dl_clock_now() >= l->hear_at) break;
-        dl_time until = l->hear_at;
-        if (dl_wire_in_a_hurry(n) && until > dl_time_from_now(QUICK))
-            until = dl_time_from_now(QUICK), l->hear_at = until;
+    dl_line_count(l, 0, l->store);
+    while (!l->over && dl_clock_now() < until) {
+        t->member = l->member;
+        t->generation = l->generation;
+        if (l->member != NOBODY) t->want = dl_node_wants(w->a.node, l->member, dl_clock_now());
+        if (t->want.object) break;
         dl_wire_wait(w, until);
     }
+    const bool over = l->over;
     dl_wire_unlock(w);
-    return want;
+    return !over;
 }
 
-/* Returns true if an object is wanted that may be there by now. It is fetched before a heartbeat
- * that is due, so that an exchange takes one delay. An object that was not there is requested again
- * after the heartbeat. */
-static bool fetches_first(dl_line *l)
+/* Makes the connection, and keeps it. So a fetch takes one round trip, and no handshake. */
+static void keep_warm(dl_line *l)
 {
-    const dl_want was = l->asked;
-    dl_wire_lock(l->wire);
-    dl_want want = {.object = DL_OBJECT_NONE};
-    if (l->member != NOBODY) want = dl_node_wants(l->wire->a.node, l->member, dl_clock_now());
-    dl_wire_unlock(l->wire);
-    return want.object && (l->reported || want.object != was.object || want.round != was.round);
+    dl_beat beat;
+    if (dl_beat_get(&beat, l->store, DL_KEY_BEAT, dl_time_from_now(ASK)))
+        dl_log(DILOCO_LOG_DEBUG, "%s: %s", l->address, diloco_error_text());
 }
 
-/* The thread of a line. Peers without a heartbeat for too long end it. */
+/* The thread of a line's fetcher. It starts the listener and outlives it. */
 static void *live(void *context)
 {
     dl_line *l = context;
     dl_wire *w = l->wire;
-    const diloco_status status = open_store(l);
-    l->heard = dl_clock_now();
-    while (!status) {
-        dl_wire_lock(w);
-        const bool over = w->stopping;
-        dl_wire_unlock(w);
-        const bool hears = dl_clock_now() >= l->hear_at && !fetches_first(l);
-        if (over || (hears && !dl_line_listen(l))) break;
-        const dl_want want = next_want(l);
-        if (want.object) fetch(l, want, w->a.node->self.run);
+    pthread_t listener;
+    task t;
+    diloco_status status = dl_line_open(l, &l->store, true);
+    const bool listens = !status && !dl_thread_start(&listener, dl_line_listen, l);
+    if (listens) keep_warm(l);
+    while (listens && next_task(l, &t)) {
+        if (t.want.object)
+            fetch(l, &t, w->a.node->self.run);
+        else
+            keep_warm(l);
     }
+    if (listens) pthread_join(listener, NULL);
     dl_wire_lock(w);
     l->ended = true;
     pthread_cond_broadcast(&w->changed);
@@ -213,9 +225,10 @@ static void *live(void *context)
 /* Call it with the lock, after the thread was joined. */
 static void free_line(dl_line *l)
 {
-    l->wire->sent += l->sent;
-    l->wire->received += l->received;
+    l->wire->sent += l->sent[0] + l->sent[1];
+    l->wire->received += l->received[0] + l->received[1];
     dl_store_close(l->store);
+    dl_store_close(l->ear);
     dl_slot_destroy(l->slot[0]);
     dl_slot_destroy(l->slot[1]);
     *l = (dl_line){.used = false};
@@ -352,7 +365,7 @@ static void *keep(void *context)
         publish_heartbeat(w);
         note(w);
         sweep(w);
-        dl_line_learn(w, w->home, NULL);
+        dl_line_learn(w, w->home, true);
         look_beside(w);
         if (bootstrap(w, false)) dl_log(DILOCO_LOG_WARN, "%s", diloco_error_text());
         dl_wire_lock(w);
@@ -411,13 +424,21 @@ diloco_status dl_wire_create(dl_wire **out, const dl_wire_args *args)
     return status;
 }
 
+/* Ends the threads of a line. With the lock. */
+static void end_line(dl_line *l)
+{
+    l->over = true;
+    if (l->store) dl_store_abort(l->store);
+    if (l->ear) dl_store_abort(l->ear);
+}
+
 void dl_wire_destroy(dl_wire *w)
 {
     if (!w) return;
     dl_wire_lock(w);
     w->stopping = true;
     for (size_t k = 0; k < LINES; k++)
-        if (w->lines[k].used && w->lines[k].store) dl_store_abort(w->lines[k].store);
+        if (w->lines[k].used) end_line(&w->lines[k]);
     pthread_cond_broadcast(&w->changed);
     dl_wire_unlock(w);
     pthread_join(w->keeper, NULL);
@@ -455,7 +476,7 @@ void dl_wire_traffic(const dl_wire *w, uint64_t *sent, uint64_t *received)
     *sent = w->sent;
     *received = w->received;
     for (size_t k = 0; k < LINES; k++) {
-        *sent += w->lines[k].sent;
-        *received += w->lines[k].received;
+        *sent += w->lines[k].sent[0] + w->lines[k].sent[1];
+        *received += w->lines[k].received[0] + w->lines[k].received[1];
     }
 }

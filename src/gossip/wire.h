@@ -1,14 +1,16 @@
-/* wire.h - the lines of a node to the others: one thread for each address, and one keeper.
+/* wire.h - the lines of a node to the others: two threads for each address, and one keeper.
  *
  *     keeper   writes this node's heartbeat (me/beat.json). It looks for addresses in the
  * heartbeats under its own hb/, in the folders of this machine's nodes, and in swarm.bootstrap.
- *     line     announces this node to its peer (hb/<name> there), reads the peer's heartbeat and
- *              members, and fetches the objects that the node wants of it.
+ *     line     its listener announces this node to its peer (hb/<name> there), and reads the peer's
+ *              heartbeat and members. Its fetcher reads the objects that the node wants of it.
  *
- * Lines do not wait for each other: n peers with a delay cost one delay, and a stalled peer delays
- * no other. Everything that a line reads is untrusted. A heartbeat has at most DL_BEAT_MAX bytes, a
- * list of known nodes is read up to DL_NODE_MAX, and an object up to the largest size of its form.
- * Only whole, checked objects are given to the node. */
+ * The two have a connection each, so no heartbeat delays an object. The peer's hub holds a request
+ * for an object that is not there yet, and replies when it is. Lines do not wait for each other: n
+ * peers with a delay cost one round trip, and a stalled peer delays no other. Everything that a
+ * line reads is untrusted. A heartbeat has at most DL_BEAT_MAX bytes, a list of known nodes is read
+ * up to DL_NODE_MAX, and an object up to the largest size of its form. Only whole, checked objects
+ * are given to the node. */
 #ifndef DL_GOSSIP_WIRE_H
 #define DL_GOSSIP_WIRE_H
 

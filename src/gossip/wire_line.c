@@ -1,5 +1,5 @@
-/* wire_line.c - the short requests of a line: heartbeats and addresses. Requests are made without
- * the lock, which is taken only to use their results. */
+/* wire_line.c - a line's listener and its short requests: heartbeats and addresses. Requests are
+ * made without the lock, which is taken only to use their results. */
 #include "gossip/wire_parts.h"
 
 #include "base/log.h"
@@ -84,66 +84,110 @@ static void make_known(dl_line *l)
     if (len) memcpy(text, w->beat.data, len);
     dl_key_known(key, w->a.node->self.generation.replica);
     dl_wire_unlock(w);
-    if (len && dl_store_put(l->store, key, text, len, dl_time_from_now(ASK)))
+    if (len && dl_store_put(l->ear, key, text, len, dl_time_from_now(ASK)))
         dl_log(DILOCO_LOG_DEBUG, "%s does not take our address: %s", l->address,
                diloco_error_text());
 }
 
-static bool is_wanted(dl_line *l);
-
-typedef struct learner {
-    dl_wire *wire;
-    dl_line *line; /* whose store is read; NULL: this node's own */
-} learner;
-
-/* Ends the listing if an exchange begins meanwhile, because each heartbeat is one request. */
 static bool learn_of(void *context, const dl_beat *known)
 {
-    const learner *x = context;
-    dl_wire_add_line(x->wire, known->address);
-    return !x->line || !is_wanted(x->line);
+    dl_wire_add_line(context, known->address);
+    return true;
+}
+
+/* Returns true for this node, and for a live member: it has a line already. So a peer's list costs
+ * one request, and one more for each name that is new. */
+static bool has_line(void *context, const char *name)
+{
+    dl_wire *w = context;
+    dl_node *n = w->a.node;
+    dl_wire_lock(w);
+    bool has = !strcmp(n->self.generation.replica, name);
+    for (size_t i = 0; i < n->n_members && !has; i++)
+        has = !strcmp(n->members[i].beat.generation.replica, name) &&
+              dl_node_is_live(n, i, dl_clock_now());
+    dl_wire_unlock(w);
+    return has;
 }
 
 /* Adds lines to the addresses under hb/ of a store. They are unconfirmed; the node at the address
- * confirms them by its own heartbeat. */
-void dl_line_learn(dl_wire *w, dl_store *store, dl_line *l)
+ * confirms them by its own heartbeat. own: the store is this node's, which announced nodes write.
+ */
+void dl_line_learn(dl_wire *w, dl_store *store, bool own)
 {
-    learner x = {w, l};
-    if (dl_beats_known(store, ASK, learn_of, &x))
+    if (dl_beats_known(store, ASK, own ? NULL : has_line, learn_of, w))
         dl_log(DILOCO_LOG_DEBUG, "addresses from other nodes: %s", diloco_error_text());
 }
 
-/* Returns true if the node wants an object of the peer. */
-static bool is_wanted(dl_line *l)
+/* Others end once they have read that this node is done. It serves them for as long as the slowest
+ * line takes to read a heartbeat twice. took: how long this line took. Returns true if this node
+ * waits for others to be done, and needs no more addresses. */
+static bool lets_others_end(const dl_line *l, dl_time took)
 {
+    dl_node *n = l->wire->a.node;
     dl_wire_lock(l->wire);
-    const bool is =
-        l->member != NOBODY && dl_node_wants(l->wire->a.node, l->member, dl_clock_now()).object;
+    if (n->rules.grace < 2 * (QUICK + took)) n->rules.grace = 2 * (QUICK + took);
+    const bool lingers = n->phase >= DL_PHASE_LINGER;
     dl_wire_unlock(l->wire);
-    return is;
+    return lingers;
 }
 
-/* A line whose peer is no member asks again after `patience` only. */
-bool dl_line_listen(dl_line *l)
+/* Announces this node, and takes the peer's addresses, with every fourth heartbeat. */
+static void meet_others(dl_line *l)
+{
+    if (l->n_heard % KNOW_EVERY == 0) make_known(l);
+    if (l->n_heard % KNOW_EVERY == 0 || l->n_heard == 1) dl_line_learn(l->wire, l->ear, false);
+    l->n_heard++;
+}
+
+/* Reads the peer's heartbeat. Returns false if the peer was silent for too long. A line whose peer
+ * is no member asks again after `patience` only. */
+static bool hear(dl_line *l)
 {
     dl_beat beat;
     dl_wire *w = l->wire;
     const dl_time now = dl_clock_now(), patience = w->a.node->rules.patience;
-    if (!dl_beat_get(&beat, l->store, DL_KEY_BEAT, dl_time_from_now(ASK))) {
+    if (!dl_beat_get(&beat, l->ear, DL_KEY_BEAT, dl_time_from_now(ASK))) {
         take_beat(l, &beat);
         l->heard = dl_clock_now();
-        if (!is_wanted(l)) { /* an exchange comes first */
-            if (l->n_heard % KNOW_EVERY == 0) make_known(l);
-            if ((l->n_heard % KNOW_EVERY == 0 || l->n_heard == 1) && !is_wanted(l))
-                dl_line_learn(w, l->store, l);
-            l->n_heard++;
-        }
+        if (!lets_others_end(l, l->heard - now)) meet_others(l);
     }
     dl_wire_lock(w);
     dl_time every = dl_wire_in_a_hurry(w->a.node) ? QUICK : w->a.heartbeat;
     if (every > w->a.heartbeat) every = w->a.heartbeat;
     if (l->untrusted) every = patience;
+    dl_line_count(l, 1, l->ear);
     dl_wire_unlock(w);
     l->hear_at = dl_time_after(now, every);
     return now - l->heard < 2 * patience;
+}
+
+/* Waits until the next heartbeat is due. Returns false if the line is over. */
+static bool sleep_until_due(dl_line *l)
+{
+    dl_wire *w = l->wire;
+    dl_wire_lock(w);
+    while (!l->over && dl_clock_now() < l->hear_at) {
+        if (dl_wire_in_a_hurry(w->a.node) && l->hear_at > dl_time_from_now(QUICK))
+            l->hear_at = dl_time_from_now(QUICK);
+        dl_wire_wait(w, l->hear_at);
+    }
+    const bool over = l->over;
+    dl_wire_unlock(w);
+    return !over;
+}
+
+void *dl_line_listen(void *line)
+{
+    dl_line *l = line;
+    l->heard = dl_clock_now();
+    if (!dl_line_open(l, &l->ear, false))
+        while (sleep_until_due(l) && hear(l)) {
+        }
+    dl_wire_lock(l->wire);
+    l->over = true;
+    if (l->store) dl_store_abort(l->store);
+    pthread_cond_broadcast(&l->wire->changed);
+    dl_wire_unlock(l->wire);
+    return NULL;
 }
