@@ -47,7 +47,8 @@ static const struct {
     {"server.s3_bucket", NULL, "run.store = \"s3://BUCKET/RUN\" keeps the run in a bucket"},
 
     {"data.download", "*", NULL},
-    {"data.testset_sampler", "*", NULL},
+    {"data.testset_sampler", NULL,
+     "it chooses the samples of clients' own tests (clients.do_test); omit it"},
     {"data.testset_size", NULL,
      "it is a random sample; trainer.eval_batches takes the first batches of the test set"},
     {"data.partition_distribution.", NULL, "data.sampler = \"distribution_noniid\" has such sizes"},

@@ -365,6 +365,7 @@ TEST(platos_words_are_understood_and_its_other_keys_taken_or_refused_by_name)
         {"trainer.lr_scheduler=\"ReduceLROnPlateau\"", "constant"},
         {"results.types=\"round, comm_time\"", "elapsed_time includes"},
         {"data.testset_size=100", "trainer.eval_batches"},
+        {"data.testset_sampler=\"iid\"", "clients.do_test"},
         {"clients.do_test=true", "accuracy"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
