@@ -103,7 +103,14 @@ diloco_status dl_home_serve(dl_home *h, const dl_config *config)
                                     .token_file = tokens,
                                     .insecure = config->insecure,
                                     .node = h->generation.replica};
-    DL_TRY(dl_hub_start(&h->hub, &options));
+    const diloco_status status = dl_hub_start(&h->hub, &options);
+    if (status == DILOCO_EREFUSED)
+        return dl_fail(
+            status,
+            "swarm.listen = \"%s\" can be reached from other machines: set swarm.cert and "
+            "swarm.key (diloco serve --make-cert makes them), or swarm.insecure",
+            config->listen);
+    DL_TRY(status);
     const dl_reached reached = {.listen = config->listen,
                                 .listen_option = "swarm.listen",
                                 .address = config->address,

@@ -54,6 +54,9 @@ for command in log verify 'takeover' ; do
 done
 expect_error 3 'diloco join --peer' diloco join runs/swarm --set data.train_path=text.txt
 
+expect_error 3 'set swarm.cert and swarm.key' diloco train swarm.toml --store open --set run.local_replicas=1 \
+    --set swarm.listen=0.0.0.0:0
+
 # The same command again: nothing is left to do.
 expect 0 diloco train swarm.toml
 grep -q '^done: ' out || fail "a finished run does not end"
