@@ -1,12 +1,12 @@
 #!/bin/sh
-# Eight nodes without a log, each 400 ms from every other one: a request takes 800 ms there and back.
+# Eight nodes without a log, each 500 ms from every other one: a request takes a second there and back.
 # In an exchange a node reads seven contributions, and all of them arrive in one round trip (SWM-13).
 # One after the other they would take seven. The steps take no time, so each exchange begins while
-# heartbeats are read, and they do not delay it.
+# heartbeats are read. If they delayed it, it would take three. A busy machine adds time of its own.
 . "$(dirname "$0")/lib.sh"
 n=8
-trip=0.8 # seconds
-network 400ms $n --mesh
+trip=1 # seconds
+network 500ms $n --mesh
 
 cat >swarm.toml <<TOML
 preset = "swarm"
@@ -18,7 +18,7 @@ heartbeat = 2
 patience = 60
 deadline = 60
 [trainer]
-rounds = 5
+rounds = 4
 local_steps_per_round = 1
 batch_size = 1
 eval_every = 0
@@ -52,7 +52,7 @@ for i in $(seq 2 $n); do node "$i" diloco join --peer "$peer" --set data.train_p
 for i in $(seq 1 $n); do eval "ended n$i \"\$n$i\""; done
 
 # Of each round but the first, in which nodes still start, the slowest node. A busy machine makes some
-# rounds longer, and none shorter.
+# rounds longer, and none shorter, so the shortest round counts.
 grep -h '"event":"round"' n*/record.jsonl | grep -v '"round":0,' >rounds
 ! grep -v '"missing":\[\]' rounds >out || fail "a round was without a node"
 sed 's/.*"round":\([0-9]*\),.*"exchange_s":\([0-9.e-]*\),.*/\1 \2/' rounds | sort -k1,1n -k2,2g |
@@ -61,5 +61,5 @@ read -r least nodes round <slowest
 [ "$nodes" = $n ] || fail "round $round was recorded by $nodes nodes"
 middle=$(sed 's/.*"exchange_s":\([0-9.e-]*\),.*/\1/' rounds | sort -g | awk '{ x[NR] = $1 } END { print x[int((NR + 1) / 2)] }')
 echo "exchange of $n nodes with $trip s there and back: median $middle s; $least s for all in round $round"
-awk -v trip=$trip -v least="$least" 'BEGIN { exit !(trip <= least && least < 2 * trip) }' ||
-    fail "in no round all nodes have exchanged in one round trip of $trip s: $(cat slowest)"
+awk -v trip=$trip -v least="$least" 'BEGIN { exit !(trip <= least && least < 2.25 * trip) }' ||
+    fail "no round took about one round trip of $trip s: $(cat slowest)"
