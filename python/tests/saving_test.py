@@ -4,7 +4,6 @@ import concurrent.futures
 import pathlib
 import random
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -18,6 +17,7 @@ except ImportError as error:
     sys.exit(77)
 
 import diloco
+import forks
 from diloco import _copies, _state
 from torch_world import QUICK, InScratch, adamw, inner_step, small, values
 
@@ -166,11 +166,19 @@ pathlib.Path(store + ".values").write_bytes(b"".join(v.numpy().tobytes() for v i
 
 
 class Killed(InScratch):
+    def setUp(self):
+        super().setUp()
+        self.script = self.store.with_name("replica.py")
+        self.script.write_text(REPLICA)
+        self.interpreter = forks.Interpreter("torch", "torch._dynamo")
+        self.addCleanup(self.interpreter.close)
+
     def live(self, store, point="", number=0):
         """Run one process of the replica; its exit code."""
         tests = pathlib.Path(__file__).resolve().parent
-        command = [sys.executable, "-c", REPLICA, tests, store, point, number]
-        return subprocess.run([str(word) for word in command], check=False, timeout=300).returncode
+        replica = self.interpreter.start([self.script, tests, store, point, number], store.parent)
+        self.assertEqual(replica.communicate()[0], "")
+        return replica.returncode
 
     def test_a_replica_killed_during_overlap_resumes_to_the_bit(self):
         whole = self.store.with_name("whole")

@@ -1,0 +1,106 @@
+"""forks.py - run Python scripts in forks of an interpreter that has imported modules already.
+
+An import of torch and its optimizers takes four seconds of a core, so a test that starts many scripts
+imports them once:
+
+    scripts = Interpreter("torch.optim", "torch._dynamo")
+    replica = scripts.start([script, argument], cwd=folder)    # as `python script argument` there
+    said, _ = replica.communicate()
+
+Give it no modules of this package, which a script has to import by itself."""
+import importlib
+import json
+import os
+import pathlib
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+
+LONGEST = 1 << 16  # bytes of a request
+
+
+class Script:
+    """A started script, with the part of subprocess.Popen that the tests use. Its stdout is a pipe."""
+
+    def __init__(self, stdout, ends):
+        self.stdout = os.fdopen(stdout)
+        self._ends = os.fdopen(ends)
+        self.returncode = None
+
+    def wait(self):
+        """The exit code, or -N after signal N."""
+        if self.returncode is None:
+            with self._ends:
+                self.returncode = os.waitstatus_to_exitcode(int(self._ends.read()))
+        return self.returncode
+
+    def communicate(self):
+        with self.stdout:
+            out = self.stdout.read()
+        self.wait()
+        return out, None
+
+
+class Interpreter:
+    def __init__(self, *modules, env=None):
+        """``env``: variables beside those of this process."""
+        self._requests, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen([sys.executable, __file__, str(theirs.fileno()), *modules],
+                                             pass_fds=[theirs.fileno()],
+                                             env={**os.environ, **(env or {})})
+
+    def start(self, command, cwd, stderr=None):
+        """``stderr``: subprocess.STDOUT, or this process's own."""
+        stdout, their_stdout = os.pipe()
+        ends, their_end = os.pipe()
+        request = json.dumps({"command": [str(word) for word in command], "cwd": str(cwd)}).encode()
+        assert len(request) < LONGEST, command
+        socket.send_fds(self._requests, [request],
+                        [their_stdout, their_stdout if stderr == subprocess.STDOUT else 2, their_end])
+        os.close(their_stdout)
+        os.close(their_end)
+        return Script(stdout, ends)
+
+    def close(self):
+        self._requests.close()
+        self._process.wait()
+
+
+def run(command, cwd, stdout, stderr):
+    """In a fork: become what an interpreter is before it runs a script."""
+    os.dup2(stdout, 1)
+    os.dup2(stderr, 2)
+    os.closerange(3, max(map(int, os.listdir("/proc/self/fd"))) + 1)
+    os.chdir(cwd)
+    script = pathlib.Path(cwd, command[0])
+    sys.argv, sys.path[0] = command, str(script.parent)
+    runpy.run_path(str(script), run_name="__main__")
+
+
+def serve(requests):
+    """Returns in the fork that is to run a script, with its request; in this process never."""
+    while True:
+        text, fds, _, _ = socket.recv_fds(requests, LONGEST, 3)
+        if not text:
+            os._exit(0)
+        if os.fork() == 0:  # it waits for the script, which may be killed
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            script = os.fork()
+            if script == 0:
+                return json.loads(text), fds
+            os.close(fds[0])
+            os.write(fds[2], str(os.waitpid(script, 0)[1]).encode())
+            os._exit(0)
+        for fd in fds:
+            os.close(fd)
+
+
+if __name__ == "__main__":
+    for module in sys.argv[2:]:
+        importlib.import_module(module)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    wanted, descriptors = serve(socket.socket(fileno=int(sys.argv[1])))
+    run(wanted["command"], wanted["cwd"], *descriptors[:2])
