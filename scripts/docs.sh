@@ -10,7 +10,7 @@ mkdir -p "$to"
 if [ ! -x "$to/venv/bin/mkdocs" ]; then
     echo "docs: installs mkdocs-material and mkdocstrings into $to/venv"
     python3 -m venv "$to/venv"
-    "$to/venv/bin/pip" install --quiet 'mkdocs-material==9.*' 'mkdocstrings[python]<2' || {
+    "$to/venv/bin/pip" install --quiet --no-compile 'mkdocs-material==9.*' 'mkdocstrings[python]<2' || {
         echo "docs: left out: the site (pip could not install mkdocs-material and mkdocstrings)"
         exit 77
     }

@@ -99,7 +99,8 @@ install_from_npm() {
 # Into build/venv, in the versions of python/tests/requirements.txt. PyTorch's own index has the
 # build without CUDA, which is a tenth of the size; where it cannot be reached, pip's usual index
 # answers. torchft has wheels for few versions of Python, so the rest does not depend on it. The tests
-# of the Python package skip themselves without what they need.
+# of the Python package skip themselves without what they need. Python compiles modules when a test first
+# imports them. pip would compile all of them here, most of which no test imports.
 install_from_pip() {
     venv=$root/build/venv
     wanted=$root/python/tests/requirements.txt
@@ -109,11 +110,11 @@ install_from_pip() {
     mkdir -p "$root/build"
     pip_log=$root/build/venv.log
     python3 -m venv "$venv" >"$pip_log" 2>&1 || { no_python; return; }
-    "$venv/bin/pip" install --retries 0 --timeout 15 --no-deps "$(grep '^torch==' "$wanted")" \
+    "$venv/bin/pip" install --no-compile --retries 0 --timeout 15 --no-deps "$(grep '^torch==' "$wanted")" \
         --index-url https://download.pytorch.org/whl/cpu >>"$pip_log" 2>&1 ||
         echo "packages.sh: PyTorch's index of CPU builds does not answer; pip's index may give the CUDA build, 5 GB on disk (make test PYTHON=no leaves PyTorch out)"
-    "$venv/bin/pip" install -r "$wanted" >>"$pip_log" 2>&1 || { no_python; return; }
-    "$venv/bin/pip" install --only-binary :all: -r "$torchft" >>"$pip_log" 2>&1 ||
+    "$venv/bin/pip" install --no-compile -r "$wanted" >>"$pip_log" 2>&1 || { no_python; return; }
+    "$venv/bin/pip" install --no-compile --only-binary :all: -r "$torchft" >>"$pip_log" 2>&1 ||
         echo "packages.sh: pip found no $(grep '^torchft' "$torchft") for $(python3 --version); torchft's own tests will be left out" >&2
     cat "$wanted" "$torchft" >"$venv/installed.txt"
 }
