@@ -14,6 +14,7 @@ import tempfile
 import unittest
 
 import diloco
+import forks
 from diloco import _program
 
 if importlib.util.find_spec("torch") is None:
@@ -39,6 +40,7 @@ if not TRANSFORMERS:
 
 
 def start(folder, *command):
+    """A program, or `torchrun`."""
     return subprocess.Popen([str(c) for c in command], cwd=folder, stdout=subprocess.PIPE, text=True,
                             env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
                                  "HF_HOME": str(folder)})
@@ -117,6 +119,17 @@ class Pages(unittest.TestCase):
 
 
 class Examples(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        home = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(home.cleanup)
+        cls.interpreter = forks.Interpreter("torch", "torch._dynamo", env={
+            "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "HF_HOME": home.name})
+        cls.addClassCleanup(cls.interpreter.close)
+
+    def script(self, name, *arguments):
+        return self.interpreter.start([EXAMPLES / name, *arguments], self.folder)
+
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()
         self.addCleanup(scratch.cleanup)
@@ -128,8 +141,7 @@ class Examples(unittest.TestCase):
         return out
 
     def test_char_gpt_learns_the_documentation(self):
-        out = self.said(start(self.folder, sys.executable, EXAMPLES / "char_gpt.py", "--store",
-                              f"file://{self.folder}/run", "--rounds", 3))
+        out = self.said(self.script("char_gpt.py", "--store", f"file://{self.folder}/run", "--rounds", 3))
         before, after = map(float, re.search(r"loss ([0-9.]+), .* ([0-9.]+)$", out).groups())
         self.assertLess(after, before - 1)
         self.assertEqual(len(diloco.run(self.folder / "run").history()), 3)
@@ -137,9 +149,9 @@ class Examples(unittest.TestCase):
     def test_two_replicas_by_nanogpts_loop_end_with_one_model(self):
         import torch
         data = tokens_of_bytes(self.folder)
-        replicas = [start(self.folder, sys.executable, EXAMPLES / "train_gpt.py", f"--data={data}",
-                          f"--replica=r{r}", f"--out_dir=out{r}", "--max_iters=75", "--block_size=32",
-                          "--store=run") for r in range(2)]
+        replicas = [self.script("train_gpt.py", f"--data={data}", f"--replica=r{r}", f"--out_dir=out{r}",
+                                "--max_iters=75", "--block_size=32", "--store=run")
+                    for r in range(2)]
         for out in [self.said(p) for p in replicas]:
             losses = [float(loss) for loss in re.findall(r"val loss ([0-9.]+)", out)]
             self.assertLess(losses[-1], losses[0] - 1.5)
@@ -177,13 +189,12 @@ class Examples(unittest.TestCase):
         if not data.is_dir():
             print("left out: MNIST itself, drawn digits are in its place (no files)")
             data = drawn_digits(self.folder)
-        out = self.said(start(self.folder, sys.executable, EXAMPLES / "mnist.py", data))
+        out = self.said(self.script("mnist.py", data))
         self.assertGreater(float(out.split()[1]), 0.85)
 
     def check_two_replicas(self, script, data):
         """Both members of every entry, and one model in the end."""
-        replicas = [start(self.folder, sys.executable, EXAMPLES / script, data, "run", f"r{r}")
-                    for r in range(2)]
+        replicas = [self.script(script, data, "run", f"r{r}") for r in range(2)]
         first, second = [self.said(p) for p in replicas]
         self.assertEqual(first, second)
         self.assertGreater(float(first.split()[1]), 0.8)
@@ -204,16 +215,15 @@ class Examples(unittest.TestCase):
         if not data.is_dir():
             print("left out: MNIST itself for clients, drawn digits are in its place (no files)")
             data = drawn_digits(self.folder)
-        script = EXAMPLES / "mnist_clients.py"
-        self.assertLessEqual(len(script.read_text().splitlines()), 50)
-        out = self.said(start(self.folder, sys.executable, script, data))
+        script = "mnist_clients.py"
+        self.assertLessEqual(len((EXAMPLES / script).read_text().splitlines()), 50)
+        out = self.said(self.script(script, data))
         self.assertGreater(float(out.split()[1]), 0.7)
         rows = diloco.run(self.folder / "runs/clients").history()
         self.assertEqual([len(row["members"]) for row in rows], [20] * 20)
 
     @unittest.skipUnless(TRL, "no trl")
     def test_two_replicas_by_trls_trainer_save_one_model(self):
-        script = EXAMPLES / "sft_trl.py"
         model, data = small_llama(self.folder / "model"), self.folder / "data"
         data.mkdir()
         paragraphs = [p for page in ("round", "protocol", "architecture")
@@ -225,8 +235,8 @@ class Examples(unittest.TestCase):
                  "--report_to", "none", "--save_strategy", "no", "--use_cpu", "True", "--bf16",
                  "False", "--gradient_checkpointing", "False", "--store", "run", "--replicas", 2,
                  "--sync_every", 6, "--rounds", 3]
-        replicas = [start(self.folder, sys.executable, script, *words, "--replica", r,
-                          "--output_dir", f"out{r}") for r in range(2)]
+        replicas = [self.script("sft_trl.py", *words, "--replica", r, "--output_dir", f"out{r}")
+                    for r in range(2)]
         for out in [self.said(p) for p in replicas]:
             losses = [float(loss) for loss in re.findall(r"'loss': '?([0-9.]+)", out)]
             self.assertLess(losses[-1], losses[0] - 1)
@@ -245,10 +255,10 @@ class Examples(unittest.TestCase):
     @unittest.skipUnless(PEFT, "no peft")
     def test_two_replicas_fine_tune_an_adapter_through_the_hub(self):
         url = self.hub() + "/team/adapter"
-        replica = [sys.executable, EXAMPLES / "finetune_llama.py", url]
+        replica = ["finetune_llama.py", url]
         lora = ["--rank", 4, "--out", self.folder / "adapter"]
-        late = start(self.folder, *replica, "r1", "--late", 1, "--rank", 4)
-        self.said(start(self.folder, *replica, "r0", "--rounds", 30, *lora))
+        late = self.script(*replica, "r1", "--late", 1, "--rank", 4)
+        self.said(self.script(*replica, "r0", "--rounds", 30, *lora))
         self.said(late)
         self.assertTrue((self.folder / "adapter/adapter_model.safetensors").stat().st_size > 0)
         whole = sum(4 * 48 * 48 for _ in range(8)) + 4 * 2 * 48 * 96 * 3  # of attention and MLP
@@ -259,9 +269,9 @@ class Examples(unittest.TestCase):
     @unittest.skipUnless(TRANSFORMERS, "no transformers")
     def test_a_llama_is_fine_tuned_through_the_hub_and_one_joins_late(self):
         url = self.hub() + "/team/llama"
-        replica = [sys.executable, EXAMPLES / "finetune_llama.py", url]
-        late = start(self.folder, *replica, "r1", "--late", 1)
-        first = start(self.folder, *replica, "r0", "--rounds", 80)
+        replica = ["finetune_llama.py", url]
+        late = self.script(*replica, "r1", "--late", 1)
+        first = self.script(*replica, "r0", "--rounds", 80)
         steps = {p: int(re.search(r"(\d+) steps", self.said(p))[1]) for p in (first, late)}
         self.assertEqual(steps[first], 400)
         self.assertLess(steps[late], 400)
