@@ -13,6 +13,7 @@ import unittest
 
 try:
     import torch
+    import torch._dynamo  # optimizers import it, in two seconds; the forked ranks need not
     import torch.distributed as dist
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import CPUOffloadPolicy, fully_shard
