@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """mutants.py - deliberate bugs of the protocol, each of which the cluster simulation has to catch.
 
-    mutants.py list                       one line a mutant: its name, the folder, its files
-    mutants.py write NAME FILE OUT        a copy of that source with the bug in it
-    mutants.py check NAME SIMULATION      run the simulation that was built from it: passes when an
-                                          invariant breaks, and says which, at which seed
+    mutants.py list                         one line a mutant: its name, the folder, its files
+    mutants.py write NAME FILE OUT          a copy of that source with the bug in it
+    mutants.py check NAME SIMULATION SOUND  run the simulation that was built from it: passes when an
+                                            invariant breaks at a seed at which none breaks in SOUND,
+                                            the one without a bug, and says which, at which seed
 
 The bugs are never in src/: the build copies a source and changes a text that must occur there
 exactly once. It links the copy into a simulation of its own (tests/CMakeLists.txt).
@@ -166,7 +167,7 @@ def write(mutant, file, out):
     pathlib.Path(out).write_text(f'#line 1 "{file} of {mutant.name}"\n' + text)
 
 
-def check(mutant, simulation):
+def check(mutant, simulation, sound):
     if missing(mutant):
         sys.exit(f"{mutant.name}: what it changes in {missing(mutant)[0]} is not there any more, or "
                  "more than once: see tests/mutants/mutants.py")
@@ -181,6 +182,8 @@ def check(mutant, simulation):
         if not caught:
             sys.exit(f"{mutant.name}: the simulation ended with {run.returncode}: {run.stderr[-300:]}")
         print(f"{mutant.name} ({mutant.rule}) is caught: {caught.group(0)}")
+        subprocess.run([sound, caught.group(1), "1", "16", mutant.way], check=True,
+                       stdout=subprocess.DEVNULL)
         return
     sys.exit(f"{mutant.name}: no invariant broke in {SEEDS} seeds from {mutant.first} on: {mutant.bug}")
 
@@ -193,7 +196,7 @@ def main():
     elif command == "write":
         write(find(args[0]), args[1], args[2])
     elif command == "check":
-        check(find(args[0]), args[1])
+        check(find(args[0]), args[1], args[2])
     else:
         sys.exit(__doc__)
 
