@@ -164,9 +164,8 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_theta(const diloco_run *ru
 DILOCO_API void diloco_run_interrupt(diloco_run *run);
 
 /* diloco_run_save saves the private state as it is now, so that a resume is bitwise. Returns
- * DILOCO_EFULL or DILOCO_EIO if the state folder cannot be written; the state that was saved before
- * is kept.
- */
+ * DILOCO_EFULL or DILOCO_EIO if the state folder cannot be written. Returns DILOCO_ENUMERIC if a
+ * tensor has a value that is not finite. The state that was saved before is kept then. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_save(diloco_run *run);
 
 /* diloco_run_leave reports that this process ends, so that entries wait for its replica until their

@@ -94,10 +94,11 @@ static double step_to_infinity(toy *t, const diloco_run_info *now)
     return loss;
 }
 
-TEST(a_state_whose_capture_is_not_finite_does_not_replace_the_last_good_one)
+static void check_good_state_stays(const char *name, const char *save_beside)
 {
     static kept_file good, now;
-    toy t = toy_with("infinite", "1");
+    toy t = toy_with(name, "1");
+    toy_set(&t, "run.save_beside", save_beside);
     t.step = step_to_infinity;
     t.user = &good;
     toy_live(&t);
@@ -106,6 +107,71 @@ TEST(a_state_whose_capture_is_not_finite_does_not_replace_the_last_good_one)
     CHECK(good.len > 0);
     CHECK_INT(good.len, now.len);
     CHECK_BYTES(good.bytes, now.bytes, good.len);
+}
+
+TEST(a_state_whose_capture_is_not_finite_does_not_replace_the_last_good_one)
+{
+    check_good_state_stays("infinite", "true");
+    check_good_state_stays("infinite_in_place", "false");
+}
+
+/* A stop between two due points saves, too. A resume then continues from the last good state. */
+TEST(a_clean_stop_with_values_that_are_not_finite_keeps_the_last_good_state)
+{
+    static kept_file good, now;
+    toy t = toy_with("infinite_stop", "0");
+    t.step = step_to_infinity;
+    t.user = &good;
+    t.inner_lr = 0; /* infinity minus zero times infinity is a NaN */
+    t.stop_after = 6;
+    toy_set(&t, "trainer.local_steps_per_round", "5");
+    toy_live(&t);
+    CHECK_INT(DILOCO_ENUMERIC, t.status);
+    CHECK_CONTAINS("local state: w[0] is ", t.text);
+    keep_file(&now);
+    CHECK(good.len > 0);
+    CHECK_INT(good.len, now.len);
+    CHECK_BYTES(good.bytes, now.bytes, good.len);
+    t.stop_after = 0;
+    t.step = NULL;
+    toy_live(&t);
+    TOY_OK(t);
+    CHECK_INT(t.end.entries, t.end.entry);
+}
+
+/* Two fragments. The capture of the first one does not see a bad value of the second. */
+static double step_to_infinity_of_the_other(toy *t, const diloco_run_info *now)
+{
+    const double loss = toy_step(t, now);
+    if (now->position == 11) {
+        keep_file(t->user);
+        t->w[TOY_N - 1] = INFINITY;
+    }
+    return loss;
+}
+
+static void check_all_fragments(const char *name, const char *save_beside)
+{
+    static kept_file good, now;
+    toy t = toy_with(name, "1");
+    t.fragments = 2;
+    toy_set(&t, "trainer.local_steps_per_round", "6");
+    toy_set(&t, "run.save_beside", save_beside);
+    t.step = step_to_infinity_of_the_other;
+    t.user = &good;
+    toy_live(&t);
+    CHECK_INT(DILOCO_ENUMERIC, t.status);
+    CHECK_CONTAINS("local state: w.1[", t.text);
+    keep_file(&now);
+    CHECK(good.len > 0);
+    CHECK_INT(good.len, now.len);
+    CHECK_BYTES(good.bytes, now.bytes, good.len);
+}
+
+TEST(a_bad_value_of_a_fragment_that_is_not_due_keeps_the_last_good_state)
+{
+    check_all_fragments("infinite_other", "true");
+    check_all_fragments("infinite_other_in_place", "false");
 }
 
 /* Count the saves that a run makes while it trains. */
@@ -425,6 +491,8 @@ TEST(a_save_that_fails_while_a_newer_copy_waits_is_a_warning_and_changes_no_bits
 
 TEST_MAIN(p16_no_contribution_is_put_before_the_state_is_saved,
           a_state_whose_capture_is_not_finite_does_not_replace_the_last_good_one,
+          a_clean_stop_with_values_that_are_not_finite_keeps_the_last_good_state,
+          a_bad_value_of_a_fragment_that_is_not_due_keeps_the_last_good_state,
           save_every_skips_entries, a_piece_is_filled_once_for_each_save_and_restored,
           a_piece_that_cannot_be_filled_fails_the_step_and_saves_nothing,
           a_due_point_whose_save_was_interrupted_is_repeated,

@@ -10,11 +10,13 @@
 
 #include "log/fields.h"
 #include "state/local_facts.h"
+#include "tensor/kernels.h"
 #include "tensor/manifest.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <float.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -272,6 +274,33 @@ diloco_status dl_local_make_header(dl_local *local, dl_local_file *file,
     return DILOCO_OK;
 }
 
+static size_t first_not_finite(const float *values, size_t n)
+{
+    const dl_fp_state fp = dl_fp_enter();
+    const size_t bad = dl_first_bad(values, n, FLT_MAX);
+    dl_fp_leave(fp);
+    return bad;
+}
+
+/* A state with such a value would replace the last one from which training can resume. */
+static diloco_status check_finite(const dl_local_file *file)
+{
+    for (size_t i = 0; i < file->n_parts; i++) {
+        const dl_st_tensor *part = &file->parts[i];
+        if (file->privates[i] || strcmp(part->dtype, "F32") != 0) continue;
+        const float *values = file->spans[1 + i].data;
+        const size_t n = file->spans[1 + i].len / sizeof *values;
+        const size_t bad = first_not_finite(values, n);
+        if (bad < n)
+            return dl_fail(DILOCO_ENUMERIC,
+                           "%s[%zu] is %g, so the state is not saved, and an earlier one stays. "
+                           "Lower the learning rate or clip gradients, and start the replica "
+                           "again: it resumes from its last saved state",
+                           part->name, bad, (double)values[bad]);
+    }
+    return DILOCO_OK;
+}
+
 /* Hashes all parts, writes the digits into the header, and replaces the file atomically
  * (base/file.c). A crash leaves the old file or the new one. Returns DILOCO_EFULL if the disk is
  * full; then the old file is unchanged. */
@@ -290,7 +319,8 @@ static diloco_status write_file(const char *path, dl_local_file *file)
 
 diloco_status dl_local_write_file(const dl_local *local, dl_local_file *file)
 {
-    const diloco_status status = write_file(local->path, file);
+    diloco_status status = check_finite(file);
+    if (!status) status = write_file(local->path, file);
     return status ? dl_fail_context(status, "local state") : DILOCO_OK;
 }
 

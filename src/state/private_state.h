@@ -53,7 +53,8 @@ void dl_local_close(dl_local *local);
 
 /* Saves atomically; allocates nothing after the first call. With `restored` no `fill` is called,
  * because `data` of each private has what a load has put there, and the caller has not seen it yet.
- * Returns also what a `fill` returned; the file is unchanged then. */
+ * Returns also what a `fill` returned, and DILOCO_ENUMERIC if a tensor has a value that is not
+ * finite; the file is unchanged then. */
 DL_MUST_CHECK diloco_status dl_local_save(dl_local *local, const dl_local_facts *facts,
                                           const diloco_tensor *tensors, size_t n_tensors,
                                           const dl_private *privates, size_t n_privates,
@@ -89,8 +90,8 @@ typedef struct dl_local_copying {
 DL_MUST_CHECK diloco_status dl_local_copy(dl_local *local, int slot, const dl_local_copying *args);
 /* Copies the tensors whose place is not NULL yet, and sets it to NULL. */
 void dl_local_copy_rest(dl_local *local, int slot, const dl_local_copying *args);
-/* Atomic, and may be repeated after an error. On any thread, while no other function works on the
- * slot, or on the folder's file. */
+/* Atomic, and may be repeated after an error. Returns DILOCO_ENUMERIC as dl_local_save does. On any
+ * thread, while no other function works on the slot, or on the folder's file. */
 DL_MUST_CHECK diloco_status dl_local_write(dl_local *local, int slot);
 
 /* Loads the saved state. The caller sets facts->fragments, n_fragments, pace.takes and

@@ -469,6 +469,26 @@ TEST(a_write_that_fails_leaves_the_old_state)
     scene_end(&s);
 }
 
+TEST(values_that_are_not_finite_leave_the_old_state)
+{
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    scene s;
+    scene_begin(&s, "not-finite");
+    trainer saved = s.t;
+    CHECK_OK(save(&s));
+    s.facts.pace.position = 6013;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        s.t.w[6][2 - i] = bad[i];
+        CHECK_STATUS(DILOCO_ENUMERIC, save(&s));
+        CHECK_CONTAINS("local state: w[", diloco_error_text());
+        s.t.w[6][2 - i] = 1;
+    }
+    check_old_state(&s, &saved);
+    s.t.moments[0] = NAN; /* the caller's own */
+    CHECK_OK(save(&s));
+    scene_end(&s);
+}
+
 TEST(a_full_disk_leaves_the_old_state)
 {
     scene s;
@@ -747,6 +767,7 @@ TEST_MAIN(restored_private_is_saved_from_its_place_and_not_filled,
           state_of_another_shape_is_refused_by_name,
           a_second_process_is_refused_with_the_pid_of_the_first,
           the_lock_ends_with_a_killed_process, half_written_files_of_a_killed_process_are_removed,
-          a_write_that_fails_leaves_the_old_state, a_full_disk_leaves_the_old_state,
+          a_write_that_fails_leaves_the_old_state, values_that_are_not_finite_leave_the_old_state,
+          a_full_disk_leaves_the_old_state,
           another_run_inherits_the_privates_of_a_sound_file_and_nothing_else,
           a_folder_that_cannot_be_made_is_an_error)
