@@ -18,8 +18,27 @@ static bool is_extension(const dl_config *c)
     return dl_continue_is_asked(c) && c->init_as == DL_INIT_EXTENSION;
 }
 
+/* Checks that the numbers of the first sample and of the last step fit an int64_t. */
+static diloco_status check_first_step(const dl_config *c)
+{
+    int64_t steps;
+    const int64_t samples = c->batch_size * c->accumulation; /* 1e18 at most, of one step */
+    if (c->first_step > INT64_MAX / samples)
+        return dl_fail(DILOCO_EINVAL,
+                       "trainer.first_step x trainer.batch_size x "
+                       "trainer.gradient_accumulation_steps is more samples than can be counted: "
+                       "lower one of them");
+    if (!__builtin_mul_overflow(c->rounds, c->local_steps, &steps) &&
+        c->first_step <= INT64_MAX - steps)
+        return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "trainer.first_step + trainer.rounds x "
+                                  "trainer.local_steps_per_round is more steps than can be "
+                                  "counted: lower one of them");
+}
+
 diloco_status dl_run_check_extension(const dl_config *c)
 {
+    DL_TRY(check_first_step(c));
     const char *why = dl_run_no_extension(c);
     if (!why || (!is_extension(c) && !c->first_step)) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
@@ -108,7 +127,8 @@ static diloco_status set_first_step(dl_config *c, const dl_config *theirs)
                        c->init_from);
     DL_TRY(must_be_at(c, first));
     snprintf(text, sizeof text, "%" PRIu64, first);
-    return dl_config_set(c, "trainer.first_step", text, OURS);
+    DL_TRY(dl_config_set(c, "trainer.first_step", text, OURS));
+    return check_first_step(c);
 }
 
 static diloco_status extend(dl_config *c, dl_runfile *other, const char *data_digest)

@@ -5,7 +5,8 @@
 
 #include "base/config.h"
 
-/* Returns DILOCO_EREFUSED if the kind of run has no step that all its replicas share. */
+/* Returns DILOCO_EREFUSED if the kind of run has no step that all its replicas share, and
+ * DILOCO_EINVAL if its steps or samples cannot be counted. */
 DL_MUST_CHECK diloco_status dl_run_check_extension(const dl_config *config);
 
 /* Before a run is created as an extension: compares its data with that of the run which
@@ -14,7 +15,8 @@ DL_MUST_CHECK diloco_status dl_run_check_extension(const dl_config *config);
  * A second call checks that the other run has not moved since the first one. Returns
  * DILOCO_EREFUSED if trainer.init_from is no run, has no entry or still trains. Returns
  * DILOCO_EDIFFERS if a step would have other samples, and DILOCO_EINVAL if another
- * trainer.first_step was given. Otherwise returns the errors of reading a run. */
+ * trainer.first_step was given, or the steps or samples cannot be counted. Otherwise returns the
+ * errors of reading a run. */
 DL_MUST_CHECK diloco_status dl_run_extend(dl_config *config, const char *data_digest);
 
 /* Takes trainer.first_step of a run that exists. A process that names the run to extend does not

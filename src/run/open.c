@@ -79,7 +79,7 @@ static diloco_status check_schedule(const dl_config *c)
     return DILOCO_OK;
 }
 
-/* Checks that the run's length in steps, and the number of its first sample, fit an int64_t. */
+/* Checks that the run's length in steps fits an int64_t. */
 static diloco_status check_length(const dl_config *c)
 {
     if (c->local_steps == 0 && (!dl_run_kind_of(c)->has_epochs || c->epochs == 0))
@@ -87,12 +87,6 @@ static diloco_status check_length(const dl_config *c)
                        "trainer.local_steps_per_round = 0 leaves the steps of a round to "
                        "trainer.epochs, which logical clients have (clients.total_clients): set "
                        "both, or a number of steps");
-    const int64_t samples = c->batch_size * c->accumulation; /* 1e18 at most, of one step */
-    if (c->first_step > INT64_MAX / samples)
-        return dl_fail(DILOCO_EINVAL,
-                       "trainer.first_step x trainer.batch_size x "
-                       "trainer.gradient_accumulation_steps is more samples than can be counted: "
-                       "lower one of them");
     if (c->local_steps == 0 || c->rounds <= INT64_MAX / c->local_steps) return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL,
                    "trainer.rounds x trainer.local_steps_per_round is more steps than can be "
