@@ -103,10 +103,10 @@ void dl_driver_settle(dl_driver *driver);
 /* Ends the exchange. */
 void dl_driver_halt(dl_driver *driver);
 
-/* Waits for a save beside training, whatever its result, and drops a copy that waits: the caller
- * saves the newest state itself. dl_driver_saved then records that it has done so. */
-void dl_driver_await_save(dl_driver *driver);
-void dl_driver_saved(dl_driver *driver);
+/* Begins a save of the newest state by the caller itself. It waits for a save beside training,
+ * whatever its result. A copy that waits is written only if the caller's save fails. */
+void dl_driver_begin_save(dl_driver *driver);
+void dl_driver_end_save(dl_driver *driver, bool saved);
 
 /* Between hold and release the log does not move, so everything saved in between is consistent, the
  * residual too. dl_driver_saved_now returns the state to save with the local tensors, and the

@@ -162,13 +162,16 @@ diloco_status dl_driver_make_saver(dl_driver *d)
     return dl_saver_create(&d->saver, &args);
 }
 
-void dl_driver_await_save(dl_driver *d)
+void dl_driver_begin_save(dl_driver *d)
 {
-    dl_saver_drop(d->saver);
+    dl_saver_hold(d->saver);
     (void)!dl_saver_wait(d->saver, UINT64_MAX, NULL);
 }
 
-void dl_driver_saved(dl_driver *d)
+void dl_driver_end_save(dl_driver *d, bool saved)
 {
-    dl_saver_saved(d->saver);
+    if (saved)
+        dl_saver_saved(d->saver);
+    else
+        dl_saver_release(d->saver);
 }

@@ -111,10 +111,10 @@ static bool keeps_state(const diloco_run *run)
 diloco_status dl_run_save_local(diloco_run *run)
 {
     if (!keeps_state(run)) return DILOCO_OK;
-    dl_driver_await_save(run->driver);
-    DL_TRY(save_local(run));
-    dl_driver_saved(run->driver);
-    return DILOCO_OK;
+    dl_driver_begin_save(run->driver);
+    const diloco_status status = save_local(run);
+    dl_driver_end_save(run->driver, !status);
+    return status;
 }
 
 /* Saves the local state at a due point (P16). Gradients are a function of the shared state and the

@@ -20,6 +20,7 @@ struct dl_saver {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool quit;                    /* guarded, as all below */
+    bool held;                    /* the caller saves a newer state itself */
     int making, writing, waiting; /* slots; NONE */
     /* [slot] contributions to this entry and later ones need the save */
     uint64_t needed[DL_SAVER_SLOTS];
@@ -27,6 +28,9 @@ struct dl_saver {
     uint64_t unsaved;     /* the lowest of a save that failed */
     diloco_status status; /* of a failed save that no other one replaces */
     char text[1024];      /* of status */
+    /* Of saves that replace each other. While a slot is written, only the thread uses them. */
+    dl_time patience_end; /* 0: no write has found the disk full */
+    bool warned;
 };
 
 /* Saves until *end, the end of the patience with a full disk. It is set by the first write that
@@ -64,6 +68,16 @@ static void lower(uint64_t *needed, uint64_t entry)
     if (entry < *needed) *needed = entry;
 }
 
+/* Begins to write the copy that waits, unless another one is written or the saver is held. */
+static void write_next(dl_saver *s)
+{
+    if (s->writing == NONE && !s->held) {
+        s->writing = s->waiting;
+        s->waiting = NONE;
+    }
+    pthread_cond_broadcast(&s->changed);
+}
+
 /* Ends the write in progress. The contributions of a failed save need the copy that waits or is
  * made, which has a newer state. Returns whether there is such a copy. A copy that is made may
  * still be cancelled, so the failure is kept until it begins. */
@@ -74,9 +88,8 @@ static bool end_write(dl_saver *s, diloco_status status)
     keep_status(s, s->waiting == NONE ? status : DILOCO_OK);
     if (status) s->unsaved = needed;
     if (status && next != NONE) lower(&s->needed[next], needed);
-    s->writing = s->waiting;
-    s->waiting = NONE;
-    pthread_cond_broadcast(&s->changed);
+    s->writing = NONE;
+    write_next(s);
     return status && next != NONE;
 }
 
@@ -85,8 +98,6 @@ static bool end_write(dl_saver *s, diloco_status status)
 static void *body(void *context)
 {
     dl_saver *s = context;
-    dl_time end = 0;
-    bool warned = false;
     pthread_mutex_lock(&s->lock);
     while (!s->quit || s->writing != NONE) {
         if (s->writing == NONE) {
@@ -95,13 +106,13 @@ static void *body(void *context)
         }
         const int slot = s->writing;
         pthread_mutex_unlock(&s->lock);
-        const diloco_status status = save_until(&s->a, slot, &s->gives_up, &end);
+        const diloco_status status = save_until(&s->a, slot, &s->gives_up, &s->patience_end);
         pthread_mutex_lock(&s->lock);
         if (!end_write(s, status)) {
-            end = 0;
-            warned = warned && status;
-        } else if (!warned) {
-            warned = true;
+            s->patience_end = 0;
+            s->warned = s->warned && status;
+        } else if (!s->warned) {
+            s->warned = true;
             pthread_mutex_unlock(&s->lock);
             s->a.replaced(s->a.user, diloco_error_text());
             pthread_mutex_lock(&s->lock);
@@ -126,7 +137,7 @@ bool dl_saver_writes(dl_saver *s)
 int dl_saver_take(dl_saver *s)
 {
     pthread_mutex_lock(&s->lock);
-    DL_ASSERT(s->making == NONE);
+    DL_ASSERT(s->making == NONE && !s->held);
     s->making = s->writing == NONE ? 0 : !s->writing;
     DL_ASSERT(s->waiting == NONE || s->waiting == s->making);
     if (s->waiting == NONE) s->needed[s->making] = UINT64_MAX;
@@ -146,11 +157,8 @@ void dl_saver_begin(dl_saver *s, int slot, uint64_t entry)
     s->making = NONE;
     lower(&s->needed[slot], entry);
     s->status = DILOCO_OK;
-    if (s->writing == NONE)
-        s->writing = slot;
-    else
-        s->waiting = slot;
-    pthread_cond_broadcast(&s->changed);
+    s->waiting = slot;
+    write_next(s);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -164,13 +172,12 @@ void dl_saver_cancel(dl_saver *s)
     pthread_mutex_unlock(&s->lock);
 }
 
-void dl_saver_drop(dl_saver *s)
+void dl_saver_hold(dl_saver *s)
 {
     if (!s) return;
     pthread_mutex_lock(&s->lock);
-    DL_ASSERT(s->making == NONE);
-    if (s->waiting != NONE) lower(&s->owed, s->needed[s->waiting]);
-    s->waiting = NONE;
+    DL_ASSERT(s->making == NONE && !s->held);
+    s->held = true;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -179,9 +186,21 @@ void dl_saver_saved(dl_saver *s)
     if (!s) return;
     pthread_mutex_lock(&s->lock);
     DL_ASSERT(s->making == NONE && s->writing == NONE);
+    s->held = s->warned = false;
+    s->waiting = NONE;
     s->owed = UINT64_MAX;
     s->status = DILOCO_OK;
+    s->patience_end = 0;
     pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+}
+
+void dl_saver_release(dl_saver *s)
+{
+    if (!s) return;
+    pthread_mutex_lock(&s->lock);
+    s->held = false;
+    write_next(s);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -196,24 +215,32 @@ static bool is_needed(const dl_saver *s, int slot, uint64_t entry)
     return slot != NONE && s->needed[slot] <= entry;
 }
 
-/* Returns whether contributions to the entry need a save that no slot has. A wait for all saves
- * does not include it: only its caller can make that save. */
-static bool is_owed(const dl_saver *s, uint64_t entry)
+/* Returns whether contributions to the entry need a save that failed. */
+static bool needs_failed(const dl_saver *s, uint64_t entry)
 {
-    return entry != UINT64_MAX && s->owed <= entry;
+    return s->status && s->unsaved <= entry;
+}
+
+/* Returns whether contributions to the entry need a save that only the caller can make or allow. A
+ * wait for all saves does not include it: the caller would wait for itself. */
+static bool is_callers(const dl_saver *s, uint64_t entry)
+{
+    if (entry == UINT64_MAX) return false;
+    return s->owed <= entry ||
+           (s->held && (is_needed(s, s->waiting, entry) || needs_failed(s, entry)));
 }
 
 static bool is_in_progress(const dl_saver *s, uint64_t entry)
 {
-    return is_needed(s, s->writing, entry) || is_needed(s, s->waiting, entry) ||
-           is_needed(s, s->making, entry) || (is_owed(s, entry) && !atomic_load(&s->gives_up));
+    return is_needed(s, s->writing, entry) || is_needed(s, s->making, entry) ||
+           (is_needed(s, s->waiting, entry) && !s->held) ||
+           (is_callers(s, entry) && !atomic_load(&s->gives_up));
 }
 
-/* Returns whether contributions to the entry need a save that failed. A copy that is being made may
- * replace it. */
+/* A copy that is being made may replace the failed save, and so may a save by the caller. */
 static bool has_failed(const dl_saver *s, uint64_t entry)
 {
-    return s->status && s->making == NONE && s->unsaved <= entry;
+    return needs_failed(s, entry) && s->making == NONE && !s->held;
 }
 
 /* A failed save is returned by every call until the next begin. So neither the trainer nor the
@@ -233,7 +260,7 @@ diloco_status dl_saver_wait(dl_saver *s, uint64_t entry, atomic_bool *interrupte
         pthread_cond_timedwait(&s->changed, &s->lock, &t);
     }
     if (!status && has_failed(s, entry)) status = dl_fail(s->status, "%s", s->text);
-    if (!status && is_owed(s, entry))
+    if (!status && is_callers(s, entry))
         status = dl_fail(DILOCO_EINTERRUPTED, "the private state was not saved before the end");
     pthread_mutex_unlock(&s->lock);
     return status;

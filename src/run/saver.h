@@ -6,6 +6,8 @@
  *                     v     |
  *                 WRITING, and the newest copy WAITS
  *
+ * While it is held, it begins to write nothing, because its caller saves a newer state itself.
+ *
  * The trainer begins a save. The exchange waits for it before it uploads a contribution. So the
  * state is durable before the contribution that follows from it is in the store (PROTOCOL P16).
  *
@@ -59,15 +61,18 @@ void dl_saver_begin(dl_saver *saver, int slot, uint64_t entry);
  * or until the saver gives up. */
 void dl_saver_cancel(dl_saver *saver);
 
-/* Drops the copy that waits, because its caller saves a newer state itself. Contributions that
- * needed it wait for dl_saver_saved, for the next copy, or until the saver gives up. NULL is fine.
- */
-void dl_saver_drop(dl_saver *saver);
-/* Records that the caller itself has saved the newest state. No contribution needs another save,
- * and a failure is forgotten. Call it while no save is in progress. NULL is fine. */
+/* Begins a save by the caller itself, which has a newer state: no other write begins. A copy that
+ * waits is kept. Contributions that need it, or a save that failed, wait for the caller's. Call
+ * dl_saver_wait for all saves, and then dl_saver_saved or dl_saver_release. NULL is fine. */
+void dl_saver_hold(dl_saver *saver);
+/* The caller has saved the newest state. No contribution needs another save, the copy that waits is
+ * dropped, and a failure is forgotten. Call it while no save is in progress. NULL is fine. */
 void dl_saver_saved(dl_saver *saver);
+/* The caller's save has failed. The copy that waits is written after all. NULL is fine. */
+void dl_saver_release(dl_saver *saver);
 
-/* Waits until no save that contributions to `entry` need is in progress; UINT64_MAX: none at all.
+/* Waits until no save that contributions to `entry` need is in progress. UINT64_MAX: none at all,
+ * except a copy that is kept while the saver is held.
  * Returns the status of a failed save that they need, until the next begins.
  * Returns DILOCO_EINTERRUPTED if `interrupted` was set, and clears it (NULL: none), or if the saver
  * gave up a save that they need. Any thread; NULL is fine. */

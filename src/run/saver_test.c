@@ -284,7 +284,7 @@ TEST(a_save_by_the_caller_ends_a_failure)
     dl_saver_saved(NULL);
 }
 
-TEST(a_waiting_copy_that_is_dropped_is_not_written_and_the_callers_save_replaces_it)
+TEST(a_waiting_copy_is_not_written_if_the_caller_saves_a_newer_state)
 {
     disk d;
     disk_begin(&d);
@@ -293,15 +293,86 @@ TEST(a_waiting_copy_that_is_dropped_is_not_written_and_the_callers_save_replaces
     begin(s, 1);
     wait_until_entered(&d);
     begin(s, 2);
-    dl_saver_drop(s);
-    dl_saver_drop(NULL);
+    dl_saver_hold(s);
+    dl_saver_hold(NULL);
     open_gate(&d);
     CHECK_OK(wait_for_all(s));
     CHECK_INT(1, atomic_load(&d.n_writes));
+    CHECK_OK(dl_saver_wait(s, 1, NULL));
     CHECK_STATUS(DILOCO_EINTERRUPTED, dl_saver_wait(s, 2, &interrupted));
     dl_saver_saved(s);
     CHECK_OK(dl_saver_wait(s, 2, NULL));
     dl_saver_destroy(s);
+    CHECK_INT(1, atomic_load(&d.n_writes));
+}
+
+TEST(a_waiting_copy_is_written_after_all_if_the_callers_save_fails)
+{
+    disk d;
+    disk_begin(&d);
+    dl_saver *s = saver_of(&d, 60);
+    begin(s, 1);
+    wait_until_entered(&d);
+    begin(s, 2);
+    dl_saver_hold(s);
+    open_gate(&d);
+    CHECK_OK(wait_for_all(s));
+    dl_saver_release(s);
+    dl_saver_release(NULL);
+    CHECK_OK(dl_saver_wait(s, 2, NULL));
+    CHECK_INT(2, atomic_load(&d.n_writes));
+    CHECK_INT(!d.slots[0], d.slots[1]);
+    dl_saver_destroy(s);
+}
+
+/* The contributions of the failed save wait until the caller has saved, or has failed, too. */
+TEST(a_failed_save_fails_no_contribution_while_the_caller_saves)
+{
+    for (int saved = 0; saved < 2; saved++) {
+        disk d;
+        disk_begin(&d);
+        atomic_bool interrupted = true; /* ends each wait that would block */
+        atomic_store(&d.n_full, 1);
+        dl_saver *s = saver_of(&d, 0);
+        begin(s, 1);
+        dl_saver_hold(s);
+        open_gate(&d);
+        CHECK_OK(wait_for_all(s));
+        CHECK_INT(1, atomic_load(&d.n_writes));
+        CHECK_OK(dl_saver_wait(s, 0, NULL));
+        CHECK_STATUS(DILOCO_EINTERRUPTED, dl_saver_wait(s, 1, &interrupted));
+        if (saved) {
+            dl_saver_saved(s);
+            CHECK_OK(dl_saver_wait(s, 1, NULL));
+        } else {
+            dl_saver_release(s);
+            CHECK_STATUS(DILOCO_EFULL, dl_saver_wait(s, 1, NULL));
+        }
+        dl_saver_destroy(s);
+    }
+}
+
+TEST(a_save_by_the_caller_ends_the_patience_with_a_full_disk)
+{
+    disk d;
+    disk_begin(&d);
+    atomic_store(&d.n_full, 1);
+    dl_saver *s = saver_of(&d, 0);
+    begin(s, 1);
+    wait_until_entered(&d);
+    begin(s, 2); /* replaces the first one, which fails */
+    dl_saver_hold(s);
+    let_pass(&d, 1);
+    CHECK_OK(wait_for_all(s));
+    dl_saver_saved(s);
+    atomic_store(&d.n_full, 1);
+    begin(s, 3);
+    wait_until_n_entered(&d, 2);
+    begin(s, 4);
+    open_gate(&d);
+    CHECK_OK(dl_saver_wait(s, 4, NULL));
+    dl_saver_destroy(s);
+    CHECK_INT(2, atomic_load(&d.n_replaced)); /* a second series, with its own warning */
 }
 
 /* The trainer may make the copy again. Until then the contributions of a copy that was dropped for
@@ -384,7 +455,10 @@ TEST_MAIN(a_save_is_written_while_the_caller_continues, an_interrupt_ends_the_wa
           a_failed_save_that_another_replaces_fails_no_older_contribution,
           a_save_that_fails_while_a_copy_is_made_is_replaced_unless_that_is_cancelled,
           two_saves_on_a_full_disk_share_one_patience, a_save_by_the_caller_ends_a_failure,
-          a_waiting_copy_that_is_dropped_is_not_written_and_the_callers_save_replaces_it,
+          a_waiting_copy_is_not_written_if_the_caller_saves_a_newer_state,
+          a_waiting_copy_is_written_after_all_if_the_callers_save_fails,
+          a_failed_save_fails_no_contribution_while_the_caller_saves,
+          a_save_by_the_caller_ends_the_patience_with_a_full_disk,
           a_copy_that_is_cancelled_leaves_its_contributions_to_the_next,
           a_full_disk_is_reported_once_and_written_again,
           a_full_disk_is_given_up_at_the_end_of_the_run, destroying_waits_for_the_write)
