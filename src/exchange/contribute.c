@@ -323,6 +323,20 @@ static void keep_to_send(dl_exec *x, const object_name *name, size_t n_spans,
     s->spans[1].data = s->table;
 }
 
+diloco_status dl_exec_await_saved(const dl_exec *x, uint64_t entry)
+{
+    return x->a.await_saved ? x->a.await_saved(x->a.saved_user, entry) : DILOCO_OK;
+}
+
+/* The time for the store begins after this wait. */
+static diloco_status await_saved(const dl_exec *x, uint64_t entry, dl_time *until)
+{
+    const dl_time began = dl_clock_now();
+    DL_TRY(dl_exec_await_saved(x, entry));
+    *until = dl_time_after(*until, dl_clock_now() - began);
+    return DILOCO_OK;
+}
+
 /* Slices come first, so the object that announces them is complete. It reads nothing of `x` but
  * `sent` and what never changes, since the exchange works at the same time. */
 diloco_status dl_exec_send(dl_exec *x, dl_store *store, dl_time until)
@@ -350,9 +364,11 @@ void dl_exec_sent(dl_exec *x)
 }
 
 /* Makes the object, looks for an earlier generation's, and uploads it or hands it over for a
- * pipelined upload. A repeated request makes the same bytes. The upload is shown to peers only
- * after the store has it (P8.3). `body` is kept before the upload, since the entry may name it even
- * if the answer is lost. */
+ * pipelined upload. The private state may still be saved while the object is made. It is durable
+ * before the upload: a killed process would otherwise resume from a state without the capture that
+ * the contribution came from (P16). For a pipelined upload its own thread waits. A repeated request
+ * makes the same bytes. The upload is shown to peers only after the store has it (P8.3). `body` is
+ * kept before the upload, since the entry may name it even if the answer is lost. */
 static diloco_status contribute(dl_exec *x, const dl_request *request, dl_reply *reply,
                                 dl_time until)
 {
@@ -367,14 +383,17 @@ static diloco_status contribute(dl_exec *x, const dl_request *request, dl_reply 
     x->upload.made.n_spans = n_spans;
     x->upload.made.entry_and_1 = 1 + request->entry;
     measure(x, &name, &from, began);
+    const bool pipelines =
+        request->contribute.pipelined && x->upload.pipelined && !dl_contribution_is_empty(&c);
     if (!nothing) dl_exec_captured(x, request->entry)->body = c.body;
+    if (!pipelines) DL_TRY(await_saved(x, request->entry, &until));
     if (nothing || from.restored || !x->upload.contributed)
         DL_TRY(find_former(x, &name, &c, nothing, reply, until));
     if (!nothing) x->upload.contributed = true;
     if (reply->contribute.taken) return DILOCO_OK;
 
     if (x->a.peers) dl_peers_keep(x->a.peers, request->entry, x->upload.spans, n_spans);
-    if (request->contribute.pipelined && x->upload.pipelined && !dl_contribution_is_empty(&c)) {
+    if (pipelines) {
         keep_to_send(x, &name, n_spans, from.discrete);
         reply->sending = 1 + request->entry;
         return DILOCO_OK;

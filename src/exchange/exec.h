@@ -36,7 +36,11 @@ typedef struct dl_exec_args {
     bool beside;             /* the trainer calls from another thread than dl_exec_do */
     int n_fetchers;          /* contributions read at a time, each with its own handle; 0: one */
     dl_peers *peers;         /* NULL: everything is read from the store */
-    diloco_probe_fn probe;   /* check.probe, for a replica that commits; NULL: not measured */
+    /* Waits until the private state that a contribution to the entry needs is durable (PROTOCOL
+     * P16). It is called before the upload, on the thread that uploads. NULL: it always is. */
+    diloco_status (*await_saved)(void *user, uint64_t entry);
+    void *saved_user;
+    diloco_probe_fn probe; /* check.probe, for a replica that commits; NULL: not measured */
     void *probe_user;
     dl_pool *pool;
     dl_pool
@@ -155,8 +159,10 @@ const uint64_t *dl_exec_slices(const dl_exec *exec);
  *   call it again. It returns DILOCO_EFENCED as CONTRIBUTE does, and DILOCO_EEXIST if the name
  *   holds junk; then contribute again (dl_reply).
  *   dl_exec_sent copies its measurements to dl_exec_measured. Call it from the thread that calls
- *   dl_exec_do. */
+ *   dl_exec_do.
+ *   Call dl_exec_await_saved before dl_exec_send, on the same thread. */
 bool dl_exec_puts_ahead(const dl_exec *exec);
+DL_MUST_CHECK diloco_status dl_exec_await_saved(const dl_exec *exec, uint64_t entry);
 DL_MUST_CHECK diloco_status dl_exec_send(dl_exec *exec, dl_store *store, dl_time until);
 void dl_exec_sent(dl_exec *exec);
 

@@ -43,11 +43,12 @@ static void pause_for(dl_sending *s, dl_time pause)
         dl_clock_sleep(left < SLICE ? left : SLICE);
 }
 
-/* Uploads until the store answers or the time is over. A repeated upload is harmless: equal bytes
- * under a taken name are a success. An I/O error that lasts is DILOCO_EUNREACHABLE, as in
- * store_patience.h. */
-static diloco_status send(dl_sending *s)
+/* Waits for the save of the private state (P16). Then it uploads until the store answers or the
+ * time is over. A repeated upload is harmless: equal bytes under a taken name are a success. An I/O
+ * error that lasts is DILOCO_EUNREACHABLE, as in store_patience.h. */
+static diloco_status send(dl_sending *s, uint64_t entry)
 {
+    DL_TRY(dl_exec_await_saved(s->a.exec, entry));
     const dl_time patience = dl_time_from_seconds(s->a.store_timeout_s);
     const dl_time give_up = dl_time_after(dl_clock_now(), patience);
     diloco_status status;
@@ -83,8 +84,9 @@ static void *body(void *context)
     pthread_mutex_lock(&s->lock);
     while (!atomic_load(&s->quit)) {
         if (s->phase == IN_FLIGHT) {
+            const uint64_t entry = s->entry;
             pthread_mutex_unlock(&s->lock);
-            const diloco_status status = send(s);
+            const diloco_status status = send(s, entry);
             pthread_mutex_lock(&s->lock);
             end(s, status);
         } else {

@@ -103,6 +103,9 @@ void dl_driver_settle(dl_driver *driver);
 /* Ends the exchange. */
 void dl_driver_halt(dl_driver *driver);
 
+/* Waits until no save beside training is in progress that contributions to the entry need. Returns
+ * the status of a failed one. Any thread. */
+DL_MUST_CHECK diloco_status dl_driver_await_saved(dl_driver *driver, uint64_t entry);
 /* Begins a save of the newest state by the caller itself. It waits for a save beside training,
  * whatever its result. A copy that waits is written only if the caller's save fails. */
 void dl_driver_begin_save(dl_driver *driver);

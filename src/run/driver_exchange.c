@@ -101,13 +101,10 @@ static diloco_status take_snapshot(dl_driver *d, const dl_request *request)
 }
 
 /* Uploads a contribution. If its pipelined upload is still in flight, waits for the end of that;
- * reap handles the result. The save must be durable first. Otherwise a killed process could resume
- * from a state without the capture that its contribution came from. */
+ * reap handles the result. */
 static void contribute(dl_driver *d, const dl_request *request, dl_reply *reply, dl_time until)
 {
     d->exchange.puts = false;
-    reply->status = dl_saver_wait(d->saver, request->entry, NULL); /* P16 */
-    if (reply->status) return;
     if (d->sending && dl_sending_now(d->sending) == 1 + request->entry) {
         while (dl_sending_wait(d->sending, SLICE) && !is_to_stop(d))
             ;

@@ -3,7 +3,7 @@
  *
  *     the trainer uploads:        capture, save, upload
  *     another thread uploads:     save, capture          | upload
- *     and another thread saves:   copy, capture, begin   | write; then upload
+ *     and another thread saves:   copy, capture, begin   | write, encode; then upload
  *
  * With a saver the trainer waits for the disk only if the former save is still being written and
  * there is no memory for a second copy. */
@@ -160,6 +160,11 @@ diloco_status dl_driver_make_saver(dl_driver *d)
                                 .user = d,
                                 .patience_s = d->a.store_timeout_s};
     return dl_saver_create(&d->saver, &args);
+}
+
+diloco_status dl_driver_await_saved(dl_driver *d, uint64_t entry)
+{
+    return dl_saver_wait(d->saver, entry, NULL);
 }
 
 void dl_driver_begin_save(dl_driver *d)

@@ -203,6 +203,12 @@ static int fetchers_of(const diloco_run *run)
     return (int)(others < given ? given : others < MOST ? others : MOST);
 }
 
+static diloco_status await_saved(void *user, uint64_t entry)
+{
+    const diloco_run *run = user;
+    return dl_driver_await_saved(run->driver, entry);
+}
+
 /* Creates the exchange with two copies of the state. One is the current state, which the trainer
  * may read, and the other is the result of the entry that is being computed. */
 static diloco_status make_exec(diloco_run *run)
@@ -224,6 +230,8 @@ static diloco_status make_exec(diloco_run *run)
         .beside = run->join.beside,
         .n_fetchers = fetchers_of(run),
         .peers = run->peers,
+        .await_saved = await_saved,
+        .saved_user = run,
         .probe = run->config.check_probe > 0 ? run->hooks.probe : NULL,
         .probe_user = run->hooks.probe_user,
         .pool = run->pools.exchange,
