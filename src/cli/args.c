@@ -91,6 +91,7 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
         {"--out", "DIR", NULL,
          "folder of all trials and of the result (default tuned/<name of CONFIG>)"},
     [DL_FLAG_NEW] = {"--new", NULL, NULL, "the name is new: no replica had it when it was chosen"},
+    [DL_FLAG_HIDE] = {"--hide", "NAMES", NULL, "variables whose values are not shown"},
     [DL_FLAG_PARAMS] = {"--params", "N", NULL, "parameters of the model: 1e9"},
     [DL_FLAG_LAYERS] = {"--layers", "L", NULL, "transformer blocks of the model"},
     [DL_FLAG_STEP_SECONDS] =

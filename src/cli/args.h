@@ -41,6 +41,7 @@ typedef enum dl_flag {
     DL_FLAG_RUN_LINK,
     DL_FLAG_REPLICA, /* of takeover */
     DL_FLAG_NEW,     /* of replica */
+    DL_FLAG_HIDE,    /* of ship */
     DL_FLAG_LISTEN,  /* from here on: of serve */
     DL_FLAG_CERT,
     DL_FLAG_KEY,

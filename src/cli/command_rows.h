@@ -3,7 +3,8 @@
  *
  * The list is an X macro: commands.c makes the table of it, and this file declares each command.
  * The order is by task: begin a run, take part, look at it, repair it, use its model, prepare data,
- * compare settings. Help does not show man, host, exec and replica, which programs start. */
+ * compare settings. Help does not show man, host, exec, ship and replica, which programs
+ * start. */
 #ifndef DL_CLI_COMMAND_ROWS_H
 #define DL_CLI_COMMAND_ROWS_H
 
@@ -53,6 +54,7 @@
     X(help) \
     X(host) \
     X(exec) \
+    X(ship) \
     X(replica)
 // clang-format on
 

@@ -334,8 +334,8 @@ void dl_help_options_page(FILE *out)
 
 /* ---- commands */
 
-/* Hidden commands (no summary) are left out: `host`, `replica` and `man` are started by
- * programs. */
+/* Hidden commands (no summary) are left out, such as `host`, `replica` and `man`: programs start
+ * them. */
 void dl_help_program(FILE *out)
 {
     fprintf(out,

@@ -16,22 +16,24 @@ enum { KEYS_MAX = 1 << 30 };
 
 /* Every folder that a run may have, in the order of removal: log/ first, as a hub refuses to
  * remove it. A new folder of a run is one more row. */
-static const char *const folders[] = {"log/",    "c/",     "x/",      "b/",    "snap/",
-                                      "gen/",    "hb/",    "end/",    "rec/",  "theta0/",
-                                      "invite/", "admit/", "launch/", "probe/"};
+static const char *const folders[] = {"log/",    "c/",     "x/",      "b/",     "snap/",
+                                      "gen/",    "hb/",    "end/",    "rec/",   "theta0/",
+                                      "invite/", "admit/", "launch/", "probe/", "out/"};
 
 /* Return true if a key below `folder` has the form of a run's. The store may hold other objects
  * too, and these stay. gen/, hb/ and end/ have generations; c/, x/, b/ and snap/ have entries;
  * others have plain names. */
 static bool is_a_runs(const char *key, const char *folder)
 {
-    uint64_t number;
+    uint64_t number, process;
     dl_generation generation;
+    char job[DL_OUTPUT_JOB_MAX + 1];
     const char *name = key + strlen(folder);
     if (strchr("gh", *folder) || strcmp(folder, "end/") == 0)
         return dl_key_parse_generation(&generation, key, folder);
     if (strcmp(folder, "log/") == 0) return dl_key_parse_entry(&number, key);
     if (strcmp(folder, "rec/") == 0) return dl_key_parse_record(&generation, &number, key);
+    if (strcmp(folder, "out/") == 0) return dl_key_parse_output(job, &process, &number, key);
     if (strchr("cxbs", *folder)) return dl_key_entry_of(&number, key);
     return !strchr(name, '/');
 }

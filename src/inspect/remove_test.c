@@ -42,13 +42,15 @@ static void train(toy crew[2], const char *url, const char *coord)
 
 TEST(removed_run_leaves_only_the_objects_of_others)
 {
-    static const char *const others[] = {"notes.txt", "log/notes.txt", "c/notes",      "gen/notes",
-                                         "rec/notes", "snap/x/y",      "model/weights"};
+    static const char *const others[] = {"notes.txt",     "log/notes.txt", "c/notes",
+                                         "gen/notes",     "rec/notes",     "snap/x/y",
+                                         "model/weights", "out/notes",     "out/job/1-1.zst"};
     enum { N_OTHERS = sizeof others / sizeof *others };
     static toy crew[2];
     uint64_t n;
     const char *url = scratch_path("run");
     train(crew, url, "");
+    put(url, "out/diloco-1f0c2ab9-r3-g0/0000000001-0000000000.zst");
     const uint64_t of_the_run = objects_in(url);
     CHECK(of_the_run > 10);
     for (size_t i = 0; i < N_OTHERS; i++)

@@ -139,7 +139,7 @@ typedef struct dl_executor_caps {
  * during the call. A status other than OK ends the reading and is returned by it. */
 typedef diloco_status (*dl_job_line_fn)(void *user, const char *line, size_t len);
 
-/* One row of the table. Functions are never NULL except `finish`. */
+/* One row of the table. Functions are never NULL except `logs` and `finish`. */
 typedef struct dl_executor {
     const char *name;    /* "slurm" */
     const char *place;   /* name of the text after "://" in --on, or NULL */
@@ -171,7 +171,8 @@ typedef struct dl_executor {
      * Returns DILOCO_EUNREACHABLE if nothing answers at all. */
     diloco_status (*poll)(const dl_launch_spec *spec, dl_job *jobs, size_t n);
     /* Give each line of the output so far to fn; with `follow` all lines until the replica has
-     * ended. Returns dl_job_refuse_other if the id is that of another job. */
+     * ended. Returns dl_job_refuse_other if the id is that of another job. NULL: the backend has no
+     * log, so each replica ships its output to the run's store (output.h). */
     diloco_status (*logs)(const dl_launch_spec *spec, const dl_job *job, bool follow,
                           dl_job_line_fn fn, void *user);
     /* Ask n replicas to stop, and do not wait. One that is over is no error. An id from a forged

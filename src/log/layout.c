@@ -25,13 +25,23 @@ static bool is_digit(char c)
 
 /* A name has no dot and no slash. So it cannot leave its folder in a file store, and the generation
  * after it is unambiguous. */
-bool dl_replica_name_ok(const char *name)
+static bool name_ok(const char *name, size_t most)
 {
-    size_t len = strnlen(name, DL_REPLICA_MAX + 1);
-    if (len == 0 || len > DL_REPLICA_MAX) return false;
+    size_t len = strnlen(name, most + 1);
+    if (len == 0 || len > most) return false;
     for (size_t i = 0; i < len; i++)
         if (!name_char(name[i])) return false;
     return true;
+}
+
+bool dl_replica_name_ok(const char *name)
+{
+    return name_ok(name, DL_REPLICA_MAX);
+}
+
+bool dl_output_job_ok(const char *job)
+{
+    return name_ok(job, DL_OUTPUT_JOB_MAX);
 }
 
 bool dl_generation_ok(const dl_generation *generation)
@@ -270,6 +280,12 @@ void dl_key_record(dl_key out, const dl_generation *generation, uint64_t part)
     put(out, "rec/%s/%010llu.jsonl.zst", text, (unsigned long long)part);
 }
 
+void dl_key_output(dl_key out, const char *job, uint64_t process, uint64_t part)
+{
+    put(out, "out/%s/%010llu-%010llu.zst", job, (unsigned long long)process,
+        (unsigned long long)part);
+}
+
 /* ---- reading keys */
 
 /* Returns the text after the prefix, or NULL. The parsers below read names that anyone may have
@@ -358,6 +374,26 @@ bool dl_key_parse_record(dl_generation *generation, uint64_t *part, const char *
     *generation = who;
     *part = k;
     return true;
+}
+
+/* The job's name comes first, since a key is printed again from it. */
+bool dl_key_parse_output(char job[DL_OUTPUT_JOB_MAX + 1], uint64_t *process, uint64_t *part,
+                         const char *key)
+{
+    const char *text = after_prefix(key, "out/");
+    const size_t len = text ? strcspn(text, "/") : 0;
+    size_t n_digits;
+    if (!text || !text[len] || len > DL_OUTPUT_JOB_MAX) return false;
+    memcpy(job, text, len);
+    job[len] = '\0';
+    if (!dl_output_job_ok(job)) return false;
+    text += len + 1;
+    *process = read_digits(&n_digits, text, strlen(text));
+    text += n_digits + (text[n_digits] == '-');
+    *part = read_digits(&n_digits, text, strlen(text));
+    dl_key again;
+    dl_key_output(again, job, *process, *part);
+    return strcmp(again, key) == 0;
 }
 
 /* Only the manifest counts: without it there is no snapshot. */

@@ -71,6 +71,11 @@ void dl_key_invite(dl_key out, const char *id);     /* invite/<32 hex digits> */
 void dl_key_admit(dl_key out, const char *replica); /* admit/r0 */
 void dl_key_record(dl_key out, const dl_generation *generation,
                    uint64_t part); /* rec/r0.0000/0000000000.jsonl.zst */
+/* A part of the output of a job of `diloco launch`, whose name is like that of a replica, but
+ * longer. `process` counts the processes of the job, from 1:
+ * out/diloco-1f0c2ab9-r3-g0/0000000001-0000000000.zst */
+enum { DL_OUTPUT_JOB_MAX = 63 };
+void dl_key_output(dl_key out, const char *job, uint64_t process, uint64_t part);
 
 /* Read the parts of a listed key, and return false if it is of another kind. */
 bool dl_key_parse_generation(dl_generation *out, const char *key,
@@ -81,6 +86,9 @@ bool dl_key_parse_plan(uint64_t *entry, dl_generation *planner, const char *key)
 bool dl_key_parse_snapshot(uint64_t *entry, dl_generation *generation,
                            const char *key); /* manifest.json only */
 bool dl_key_parse_record(dl_generation *generation, uint64_t *part, const char *key);
+bool dl_key_parse_output(char job[DL_OUTPUT_JOB_MAX + 1], uint64_t *process, uint64_t *part,
+                         const char *key);
+bool dl_output_job_ok(const char *job); /* 1 to 63 of [A-Za-z0-9_-] */
 
 /* The entry number of any key "<folder>/<e>/…". */
 bool dl_key_entry_of(uint64_t *entry, const char *key);

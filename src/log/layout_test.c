@@ -33,6 +33,8 @@ TEST(names_follow_the_layout)
     CHECK_STR("snap/0000000012/r0.0003/manifest.json", key);
     dl_key_record(key, &r0, 7);
     CHECK_STR("rec/r0.0003/0000000007.jsonl.zst", key);
+    dl_key_output(key, "diloco-1f0c2ab9-r3-g0", 1, 7);
+    CHECK_STR("out/diloco-1f0c2ab9-r3-g0/0000000001-0000000007.zst", key);
     dl_key_theta0(key, dl_hash_bytes("x", 1));
     CHECK_CONTAINS("theta0/", key);
     CHECK_CONTAINS(".safetensors", key);

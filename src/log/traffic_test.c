@@ -24,6 +24,7 @@ TEST(a_key_and_its_folder_are_of_one_kind)
         {DL_KEY_RUN, DL_TRAFFIC_OTHER},
         {"gen/r0.0000", DL_TRAFFIC_OTHER},
         {"end/r0.0000", DL_TRAFFIC_OTHER},
+        {"out/diloco-1f0c2ab9-r3-g0/0000000001-0000000000.zst", DL_TRAFFIC_OTHER},
         {"", DL_TRAFFIC_OTHER},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

@@ -10,10 +10,10 @@
 /* A row is the form of a run's keys in one folder. A new kind of object in a run needs a row here,
  * or stores treat its key as free. */
 static const char *const patterns[] = {
-    "run.json", "theta0/*",   "gen/*",      "hb/*",
-    "end/*",    "invite/*",   "admit/*",    "log/*",
-    "c/*/*",    "b/*/*/*",    "snap/*/*/*", "rec/*/*",
-    "x/*/@",    "x/*/plan/*", "x/*/#/*",    "x/*/measured/*/*",
+    "run.json",         "theta0/*", "gen/*", "hb/*",       "end/*",
+    "invite/*",         "admit/*",  "log/*", "c/*/*",      "b/*/*/*",
+    "snap/*/*/*",       "rec/*/*",  "x/*/@", "x/*/plan/*", "x/*/#/*",
+    "x/*/measured/*/*", "out/*/*",
 };
 
 static size_t component_len(const char *at)

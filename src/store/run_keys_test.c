@@ -25,6 +25,7 @@ static const char *const objects[] = {
     "snap/0000000012/r0.0000/manifest.json",
     "rec/r0.0000/0000000000.jsonl.zst",
     "rec/_create.0000/0000000000.jsonl.zst",
+    "out/diloco-1f0c2ab9-r3-g0/0000000001-0000000000.zst",
 };
 
 TEST(each_name_of_a_run_is_an_object)

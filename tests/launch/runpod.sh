@@ -1,6 +1,6 @@
 #!/bin/sh
 # diloco launch --on runpod against a fake of the API. A run completes after a kill, an interruption and an outage of the
-# API, and every pod is deleted. Refusals are named. A secret is in no request.
+# API, and every pod is deleted. Refusals are named. A secret is in no request. Replicas ship their output to the store.
 . "$(dirname "$0")/cloud_lib.sh"
 serve_hub
 store=$hub/cut
@@ -23,6 +23,7 @@ grep -q '"computeType":"GPU","gpuTypeIds":\["NVIDIA L4"\],"gpuCount":2,"minVCPUP
     fail "not the machine: $(cat out)"
 grep -q '"dataCenterIds":\["EU-RO-1"\],"interruptible":true' out || fail "not the region"
 grep -q '"DILOCO_HUB_TOKEN":"{{ RUNPOD_SECRET_DILOCO_HUB_TOKEN }}"' out || fail "not the secret's name"
+grep -qF '"dockerStartCmd":["ship","'"$store"'","--hide","DILOCO_HUB_TOKEN","--","join","' out || fail "not shipped"
 sent_nothing
 
 # Refusals name the option or the cause.
@@ -47,6 +48,13 @@ grep -q 'ask for a higher quota, or take another machine or region; trying again
 launch_again
 rm api/half
 
+# The output is in the store while its replica runs.
+shipped() { diloco launch logs "$store" --rank 0 >shipped.out 2>err && [ -s shipped.out ]; }
+wait_for shipped
+diloco launch logs "$store" --rank 0 --follow >followed.out 2>followed.err &
+follower=$!
+started="$started $follower"
+
 # kill -9 of a replica while the API fails: RunPod itself starts the container again.
 r0=$(job_of 0 name)
 wait_for has_replica "$r0"
@@ -66,8 +74,43 @@ ended 0
 [ "$(digest hub/cut)" = "$want" ] || fail "the launched run ends elsewhere"
 all_deleted() { [ ! -s api/pods ] || fail "pods are left: $(cat api/pods launch.out)"; }
 all_deleted
-expect_error 3 'gives no output' diloco launch logs "$store" --rank 0
+
+# The output that was shipped before the kill is still there, that of the next process follows it, and the pod is
+# deleted.
+wait_for gone "$follower"
+wait "$follower" || fail "launch logs --follow: $(cat followed.err)"
+expect 0 diloco launch logs "$store" --rank 0
+cmp followed.out out || fail "a follower reads another output"
+head -n "$(wc -l <shipped.out)" out | cmp - shipped.out || fail "output that was shipped is lost"
+[ "$(tail -n 1 out)" = "$(tail -n 1 "api/logs/$r0")" ] || fail "the end of the output is lost"
+[ "$(find "hub/cut/out/$r0" -type f -name '000000000[12]-*' | sed 's/.*\///; s/-.*//' | sort -u | wc -l)" = 2 ] ||
+    fail "not the parts of two processes: $(find hub/cut/out)"
 no_secret_elsewhere
+
+# A secret in the output is masked. The exit code is that of the program, also after a signal.
+ship="env DILOCO_JOB=$r0 diloco ship $store --hide DILOCO_HUB_TOKEN -- exec . -- sh -c"
+# shellcheck disable=SC2016 # the program's variable
+expect 3 $ship 'echo "the token is $DILOCO_HUB_TOKEN"; printf "no newline" >&2; exit 3'
+! grep -q swordfish out || fail "a secret is printed"
+# shellcheck disable=SC2016
+expect 137 $ship 'kill -9 $$'
+expect 0 diloco launch logs "$store" --rank 0
+[ "$(tail -n 2 out)" = "the token is ***
+no newline" ] || fail "not the masked output"
+
+# SIGTERM reaches the program, which then ends by itself.
+$ship 'trap "echo stops; exit 5" TERM; echo waits; while :; do sleep 0.1; done' >ship.out 2>ship.err &
+shipper=$!
+started="$started $shipper"
+waits() { grep -q waits ship.out 2>/dev/null; }
+wait_for waits
+kill "$shipper"
+code=0
+wait "$shipper" || code=$?
+[ $code = 5 ] && grep -q stops ship.out || fail "SIGTERM does not reach the replica: $code"
+expect 0 diloco rm hub/cut
+[ ! -e hub/cut/out ] || fail "rm leaves output: $(find hub/cut/out)"
+store=$hub/cut
 
 store=$hub/other
 cancels

@@ -8,6 +8,7 @@
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include "fetch/fetch_data.h"
+#include "launch/output.h"
 #include <diloco/train.h>
 
 #include <stdlib.h>
@@ -122,10 +123,30 @@ static diloco_status add_option(dl_launching *l, const dl_option *row)
     return status;
 }
 
+/* Where the backend has no log, the replica is started by `ship`, which uploads its output to the
+ * store and masks the secrets in it. */
+static diloco_status add_shipping(dl_launching *l)
+{
+    dl_buf names;
+    if (!dl_output_is_shipped(l->executor)) return DILOCO_OK;
+    DL_TRY(dl_launching_add_word(l, "ship"));
+    DL_TRY(dl_launching_add_word(l, l->store));
+    dl_buf_init(&names, DL_LAUNCHING_TEXT);
+    diloco_status status = DILOCO_OK;
+    for (char *const *s = l->secrets; !status && *s; s++)
+        status = dl_buf_addf(&names, "%s%s", names.len ? "," : "", *s);
+    if (!status && names.len) status = dl_launching_add_word(l, "--hide");
+    if (!status && names.len) status = dl_launching_add_word(l, dl_buf_str(&names));
+    dl_buf_deinit(&names);
+    if (!status) status = dl_launching_add_word(l, "--");
+    return status;
+}
+
 /* The replica joins by its rank, which the executor puts in the place of {rank}. Only values
  * that a person gave are passed on; the rest follows from the run. */
 static diloco_status make_words(dl_launching *l)
 {
+    DL_TRY(add_shipping(l));
     DL_TRY(dl_launching_add_word(l, "join"));
     DL_TRY(dl_launching_add_word(l, l->store));
     DL_TRY(dl_launching_add_word(l, "--rank"));
@@ -311,9 +332,9 @@ static diloco_status launch(dl_launching *l)
     DL_TRY(fit_run(l));
     DL_TRY(dl_launching_place(l->store, l, "run.store", l->config->store));
     DL_TRY(place_program(l));
-    DL_TRY(make_words(l));
     DL_TRY(dl_launching_lists(l));
-    DL_TRY(add_hub(l));
+    DL_TRY(add_hub(l)); /* before the words, which may name the secrets */
+    DL_TRY(make_words(l));
     DL_TRY(dl_launching_spec(l));
     if (is_dry && dl_fetch_is_needed(l->config)) return dry_run(l);
     DL_TRY(dl_settings_fetch(l->config)); /* the run records its digest; replicas fetch their own */

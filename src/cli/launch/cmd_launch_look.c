@@ -7,6 +7,7 @@
 #include "cli/display/units.h"
 #include "cli/launch/launch_forecast.h"
 #include "launch/orphans.h"
+#include "launch/output.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -269,7 +270,8 @@ static diloco_status print_logs(const dl_launched *l, const dl_args *args)
         if (!one) snprintf(before, sizeof before, "r%u: ", i);
         printer p = {before};
         any = true;
-        DL_TRY(l->executor->logs(&l->spec, job, dl_args_has(args, DL_FLAG_FOLLOW), print_line, &p));
+        DL_TRY(dl_output_read(l->executor, &l->spec, l->book.store, job,
+                              dl_args_has(args, DL_FLAG_FOLLOW), print_line, &p));
     }
     if (any) return DILOCO_OK;
     if (one) return dl_fail(DILOCO_ENOENT, "no replica r%" PRIu64 " was launched", rank);

@@ -2,8 +2,9 @@
  *
  * A pod is a rented machine. RunPod starts its container again whenever that ends, and charges for
  * it until it is deleted. Exit codes and output are not in the API. So a replica counts as running
- * until its pod is gone. The run's store says when the run is complete, and how often a replica has
- * begun. The launcher then deletes the pods (caps.must_be_stopped).
+ * until its pod is gone, and ships its output to the run's store. The store says when the run is
+ * complete, and how often a replica has begun. The launcher then deletes the pods
+ * (caps.must_be_stopped).
  *
  * Names are not unique, so a pod is searched by its name before it is created. Secrets are stored
  * in the account under the names of launch.secrets; a request refers to them. */
@@ -155,16 +156,6 @@ static bool is_id(const dl_job *job)
 
 DL_CLOUD_CALLS(rows)
 
-static diloco_status logs(const dl_launch_spec *spec, const dl_job *job, bool follow,
-                          dl_job_line_fn fn, void *user)
-{
-    (void)spec, (void)follow, (void)fn, (void)user;
-    return dl_fail(DILOCO_EREFUSED,
-                   "%s: RunPod's API gives no output: read it in the console, pod %.60s. "
-                   "diloco log shows the entries of the run",
-                   job->name, job->id);
-}
-
 /* A flavor of a CPU pod and a type of GPU exclude each other in RunPod's API. */
 static diloco_status check(const dl_launch_spec *spec)
 {
@@ -196,7 +187,7 @@ const dl_executor dl_executor_runpod = {
     .without = "|dir|grace|timeout|",
     .caps = {.net = "none",
              .rank_env = "argument, DILOCO_RANK",
-             .log_api = "none: RunPod's console",
+             .log_api = "none: the replica ships it to the store",
              .restart = "of a container that ends, until its pod is deleted",
              .secrets = "secrets of the account",
              .spot = true,
@@ -208,6 +199,5 @@ const dl_executor dl_executor_runpod = {
     .find = find_jobs,
     .is_id = is_id,
     .poll = poll_all,
-    .logs = logs,
     .cancel = cancel,
 };
