@@ -145,7 +145,7 @@ static void set_state(const dl_launch_spec *spec, dl_job *job, const dl_slurm_ta
                    strcmp(q->field[DL_SLURM_RESTARTS], "0") ? ", requeued by Slurm: restart " : "",
                    strcmp(q->field[DL_SLURM_RESTARTS], "0") ? q->field[DL_SLURM_RESTARTS] : "");
     else
-        dl_job_set(job, state, -1, "%.100s", reason);
+        dl_slurm_set_waiting(job, state, reason);
 }
 
 /* Has the task, which Slurm does not have, never begun as far as this machine knows? Its folder may

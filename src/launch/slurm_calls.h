@@ -81,6 +81,9 @@ void dl_slurm_job_name(char out[DL_JOB_NAME_MAX + 1], const dl_launch_spec *spec
 /* Returns the way out for an error with these words of Slurm, or "". Known are a limit of an
  * association or a QOS, and an account or a partition that does not exist. */
 const char *dl_slurm_way_out(const char *words);
+/* dl_slurm_set_waiting sets the message of a job that waits for Slurm's `reason`. Of a limit it
+ * says whose it is, and what ends the wait. */
+void dl_slurm_set_waiting(dl_job *job, dl_job_state state, const char *reason);
 
 /* Resources of a job in Slurm's units: minutes of launch.timeout, megabytes of launch.memory, and
  * seconds of launch.grace. Times are rounded up, and the memory to the nearest. */

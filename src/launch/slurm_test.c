@@ -180,6 +180,11 @@ TEST(limit_account_and_partition_are_refused_with_the_way_out)
                    diloco_error_text());
     CHECK_CONTAINS("time limits); sacctmgr show assoc, or show qos", diloco_error_text());
     CHECK_STR("", job.id);
+    replace("sbatch", "echo 'sbatch: error: QOSMaxCpuPerJobLimit\n"
+                      "sbatch: error: Batch job submission failed: Job violates accounting/QOS "
+                      "policy' >&2\nexit 1");
+    CHECK_STATUS(DILOCO_EREFUSED, dl_executor_slurm.launch(&spec, &job, 1));
+    CHECK_CONTAINS("or for less by launch.cpus", diloco_error_text());
     replace("sbatch", "echo 'sbatch: error: Batch job submission failed: Invalid account or "
                       "account/partition combination specified' >&2\nexit 1");
     CHECK_STATUS(DILOCO_EREFUSED, dl_executor_slurm.launch(&spec, &job, 1));
@@ -196,7 +201,17 @@ TEST(limit_account_and_partition_are_refused_with_the_way_out)
     replace("squeue", "echo '9_0|diloco-1f0c2ab9-g0|PENDING|0|0||AssocMaxJobsLimit'");
     CHECK_OK(dl_executor_slurm.poll(&spec, &job, 1));
     CHECK_STR("PENDING", dl_job_state_name(job.state));
-    CHECK_STR("AssocMaxJobsLimit", job.message);
+    CHECK_STR("AssocMaxJobsLimit, a limit of the association: it starts once other jobs end or the "
+              "limit is raised (sacctmgr show assoc)",
+              job.message);
+    replace("squeue", "echo '9_0|diloco-1f0c2ab9-g0|PENDING|0|0||QOSMaxCpuPerJobLimit'");
+    CHECK_OK(dl_executor_slurm.poll(&spec, &job, 1));
+    CHECK_STR("QOSMaxCpuPerJobLimit: it does not fit a limit of the QOS, and waits until that is "
+              "changed (sacctmgr show qos)",
+              job.message);
+    replace("squeue", "echo '9_0|diloco-1f0c2ab9-g0|PENDING|0|0||QOSNotAllowed'");
+    CHECK_OK(dl_executor_slurm.poll(&spec, &job, 1));
+    CHECK_STR("QOSNotAllowed", job.message);
 }
 
 /* Slurm removes a task that waits from its array, and keeps no record of it (22.05). Rank 1 has
