@@ -124,9 +124,10 @@ static bool decode_claims(dl_buf *out, const char *token)
     return true;
 }
 
-/* Read the claims of Slurm's tokens: `exp`, the end of the validity, and `sun`, the user's name. A
- * token in another form is left to the server. */
-static diloco_status read_claims(char user[256], const char *token)
+/* Read the claims of Slurm's tokens: `exp`, the end of the validity, and `sun`, the user's name.
+ * *has_identity: it also has `id`, the user's identity. A token in another form is left to the
+ * server. */
+static diloco_status read_claims(char user[256], bool *has_identity, const char *token)
 {
     dl_buf text;
     dl_json_value claims;
@@ -134,6 +135,7 @@ static diloco_status read_claims(char user[256], const char *token)
     dl_buf_init(&text, 1 << 16);
     if (decode_claims(&text, token) && !dl_json_parse(&claims, text.data, text.len)) {
         dl_rest_text(user, 256, claims, "sun");
+        *has_identity = dl_json_get(claims, "id").type != DL_JSON_MISSING;
         (void)dl_slurm_number(&expires, claims, "exp");
     }
     if (text.data) explicit_bzero(text.data, text.cap);
@@ -187,15 +189,18 @@ static diloco_status copy_token(char *token, size_t cap)
 }
 
 /* Find the token, for the user that it names, or else for the user of this process. That of a file
- * is read for each client, since it may be renewed while a launcher runs. */
+ * is read for each client, since it may be renewed while a launcher runs. AWS PCS takes a token
+ * with the user's identity alone, as a bearer token and without a user's name beside it. */
 static diloco_status find_token(dl_rest *rest)
 {
     const struct passwd *own = getpwuid(geteuid());
     const char *path = token_file();
     char *token = rest->who.token, user[256] = "";
+    bool has_identity = false;
     DL_TRY(path ? read_token(token, sizeof rest->who.token, path)
                 : copy_token(token, sizeof rest->who.token));
-    DL_TRY(read_claims(user, token));
+    DL_TRY(read_claims(user, &has_identity, token));
+    if (has_identity) return DILOCO_OK; /* Authorization: Bearer */
     rest->token_header = "X-SLURM-USER-TOKEN";
     snprintf(rest->headers[0], sizeof rest->headers[0], "X-SLURM-USER-NAME: %s",
              *user ? user

@@ -359,6 +359,24 @@ TEST(token_of_a_file_is_read_again_so_that_a_new_one_is_used)
     end_server();
 }
 
+/* The claims are {"exp":9999999999,"sun":"alice","uid":1000,"gid":1000,"id":{"gids":[1000]}}. */
+TEST(token_with_an_identity_is_a_bearer_token)
+{
+    static const char identity[] = "eyJhbGciOiJIUzI1NiJ9."
+                                   "eyJleHAiOjk5OTk5OTk5OTksInN1biI6ImFsaWNlIiwidWlkIjoxMDAwLCJnaWQ"
+                                   "iOjEwMDAsImlkIjp7ImdpZHMiOlsxMDAwXX19"
+                                   ".swordfish";
+    has_version(true);
+    will_answer("200 OK", "{\"jobs\":[]}");
+    const dl_launch_spec spec = with_server();
+    CHECK_INT(0, setenv("SLURM_JWT", identity, 1));
+    CHECK_OK(dl_executor_slurm.find(&spec, jobs, 1));
+    CHECK_CONTAINS("\r\nAuthorization: Bearer eyJhbGciOiJIUzI1NiJ9.", server.requests[2]);
+    CHECK_CONTAINS(".swordfish\r\n", server.requests[2]);
+    CHECK(!strstr(server.requests[2], "X-SLURM-USER"));
+    end_server();
+}
+
 TEST(token_of_a_file_that_has_expired_is_waited_out_once_jobs_run)
 {
     char words[8192];
@@ -474,5 +492,6 @@ TEST_MAIN(refused_token_is_named_and_waited_out_only_once_another_was_accepted,
           server_without_a_known_version_is_refused_by_the_names_of_its_versions,
           token_is_needed_and_valid_and_does_not_leave_this_machine_in_clear_text,
           token_of_a_file_is_read_again_so_that_a_new_one_is_used,
+          token_with_an_identity_is_a_bearer_token,
           token_of_a_file_that_has_expired_is_waited_out_once_jobs_run,
           job_is_described_in_the_form_of_the_later_versions)
