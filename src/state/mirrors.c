@@ -26,7 +26,8 @@ struct dl_mirrors {
     mirror *all;
     size_t n;
     diloco_status failed;
-    char text[512];
+    char text[1024];
+    char before[256]; /* the thread's text before the last call of a device */
 };
 
 static bool is_narrow(const mirror *m)
@@ -127,11 +128,22 @@ static bool concerns(const mirror *one, int fragment)
     return fragment == DL_ALL_FRAGMENTS || one->at.fragment == fragment;
 }
 
+/* Precedes each call of a device. A device of the program sets the thread's error text, and one of
+ * another program does not. */
+static void note_text(dl_mirrors *m)
+{
+    snprintf(m->before, sizeof m->before, "%s", diloco_error_text());
+}
+
+/* Keeps the device's own reason, if the call has set one. */
 static void fail(dl_mirrors *m, const mirror *one, const char *what, diloco_status status)
 {
+    const char *reason = diloco_error_text();
+    const bool is_new = strncmp(reason, m->before, sizeof m->before - 1) != 0;
     if (m->failed) return;
     m->failed = status;
-    snprintf(m->text, sizeof m->text, "the device of tensor %s failed to %s", one->at.name, what);
+    snprintf(m->text, sizeof m->text, "the device of tensor %s failed to %s%s%.700s", one->at.name,
+             what, is_new ? ": " : "", is_new ? reason : "");
 }
 
 /* Waits once for each stream with queued copies; tensors of one device are adjacent. It also waits
@@ -142,6 +154,7 @@ static void wait_for_all(dl_mirrors *m, int fragment)
     for (size_t i = 0; i < m->n; i++) {
         const mirror *one = &m->all[i];
         if (!concerns(one, fragment) || !one->device || one->device == waited) continue;
+        note_text(m);
         const diloco_status status =
             one->device->synchronise(one->device->user, one->device->stream);
         if (status) fail(m, one, "synchronise", status);
@@ -163,6 +176,7 @@ diloco_status dl_mirrors_pull(dl_mirrors *m, int fragment)
         const mirror *one = &m->all[i];
         const diloco_device *d = one->device;
         if (!d || !concerns(one, fragment)) continue;
+        note_text(m);
         const diloco_status status =
             d->copy_in(d->user, d->stream, one->raw, one->at.data, raw_len(one));
         if (status) fail(m, one, "copy to the host", status);
@@ -193,6 +207,7 @@ void dl_mirrors_push(dl_mirrors *m, int fragment)
             dl_narrow(d ? one->raw : one->at.data, one->data, one->count,
                       dl_dtype_name(one->at.dtype));
         if (!d) continue;
+        note_text(m);
         const diloco_status status =
             d->copy_out(d->user, d->stream, one->at.data, one->raw, raw_len(one));
         if (status) fail(m, one, "copy from the host", status);

@@ -25,7 +25,8 @@ typedef struct trap {
     size_t used, n_copies, n_done, n_in, pinned;
     copy copies[MAX_COPIES];
     bool fail;
-    size_t fail_at; /* this copy, counted from 1, fails; 0: no copy does */
+    size_t fail_at;     /* this copy, counted from 1, fails; 0: no copy does */
+    const char *reason; /* that a failing copy gives; NULL: none */
     diloco_device device;
 } trap;
 
@@ -36,7 +37,8 @@ static void set_open(const trap *d, bool open)
 
 static diloco_status queue(trap *d, void *to, const void *from, size_t len)
 {
-    if (d->fail || (d->fail_at && d->n_copies + 1 == d->fail_at)) return DILOCO_EIO;
+    if (d->fail || (d->fail_at && d->n_copies + 1 == d->fail_at))
+        return d->reason ? dl_fail(DILOCO_EIO, "%s", d->reason) : DILOCO_EIO;
     if (d->n_copies == MAX_COPIES) abort();
     d->copies[d->n_copies++] = (copy){to, from, len};
     return DILOCO_OK;
@@ -399,6 +401,29 @@ TEST(copies_queued_before_a_failure_are_waited_for)
     trap_close(&d);
 }
 
+/* A device of another program sets no text, and the thread's may be of an older failure. */
+TEST(reason_of_a_failed_copy_is_the_devices_own_if_it_gives_one)
+{
+    static const char *const reasons[] = {NULL, "card 7 is lost"};
+    for (size_t k = 0; k < 2; k++) {
+        trap d;
+        dl_mirrors *m;
+        trap_open(&d);
+        const diloco_device *devices[1] = {&d.device};
+        diloco_tensor tensor = {.name = "a", .data = d.memory, .n_dims = 1, .shape = {N}};
+        CHECK_OK(dl_mirrors_create(&m, &tensor, devices, 1));
+        d.fail = true;
+        d.reason = reasons[k];
+        CHECK_STATUS(DILOCO_EINVAL, dl_fail(DILOCO_EINVAL, "an older failure"));
+        CHECK_STATUS(DILOCO_EIO, dl_mirrors_pull(m, DL_ALL_FRAGMENTS));
+        CHECK_STR(k ? "the device of tensor a failed to copy to the host: card 7 is lost"
+                    : "the device of tensor a failed to copy to the host",
+                  diloco_error_text());
+        dl_mirrors_destroy(m);
+        trap_close(&d);
+    }
+}
+
 /* Trains one replica for some steps where `device` says: NULL is host memory. Returns whether it
  * resumed with a warning about its machine. */
 static bool warns_on(const char *device, const char *store, uint64_t stop_after)
@@ -455,5 +480,7 @@ TEST(a_device_without_its_functions_is_refused)
 TEST_MAIN(place_of_a_tensor_changes_no_bit, a_narrow_run_ends_where_the_wide_one_does_rounded,
           rounding_is_no_movement, a_narrow_replica_resumes_to_the_bit,
           replicas_of_another_type_are_refused_by_name, adoption_reads_the_device_only_for_a_mix,
-          copies_queued_before_a_failure_are_waited_for, failed_device_is_named_and_stays_failed,
-          resume_on_another_device_is_reported, a_device_without_its_functions_is_refused)
+          copies_queued_before_a_failure_are_waited_for,
+          reason_of_a_failed_copy_is_the_devices_own_if_it_gives_one,
+          failed_device_is_named_and_stays_failed, resume_on_another_device_is_reported,
+          a_device_without_its_functions_is_refused)
