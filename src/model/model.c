@@ -4,6 +4,7 @@
 
 #include "base/rng.h"
 #include "model/model_rows.h"
+#include "nn/graph_parts.h"
 #include "nn/op.h"
 
 #include <stdlib.h>
@@ -332,8 +333,23 @@ static diloco_status run(dl_model *model, const void *inputs, const int32_t *tar
 diloco_status dl_model_train(dl_model *model, const void *inputs, const int32_t *targets,
                              size_t rows, float scale, bool accumulate)
 {
-    return run(model, inputs, targets, rows, (dl_batch){.mode = DL_TRAIN, .accumulate = accumulate},
-               scale);
+    return dl_model_train_watched(model, inputs, targets, rows, scale, accumulate, NULL);
+}
+
+diloco_status dl_model_train_watched(dl_model *model, const void *inputs, const int32_t *targets,
+                                     size_t rows, float scale, bool accumulate,
+                                     const dl_gradient_watch *watch)
+{
+    const dl_batch batch = {.mode = DL_TRAIN, .accumulate = accumulate};
+    model->graph->pass.watch = watch;
+    const diloco_status status = run(model, inputs, targets, rows, batch, scale);
+    model->graph->pass.watch = NULL;
+    return status;
+}
+
+size_t dl_model_parts(const dl_model *model, dl_gradient_part *out, size_t cap, size_t least)
+{
+    return dl_graph_parts(model->graph, out, cap, least);
 }
 
 diloco_status dl_model_eval(dl_model *model, const void *inputs, const int32_t *targets,

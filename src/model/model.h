@@ -76,6 +76,13 @@ DL_MUST_CHECK diloco_status dl_model_train(dl_model *model, const void *inputs,
                                            const int32_t *targets, size_t rows, float scale,
                                            bool accumulate);
 
+/* dl_model_train_watched is dl_model_train, and calls watch->done as soon as a part of the
+ * gradients has been queued. dl_model_parts makes the parts, as dl_graph_parts does. */
+DL_MUST_CHECK diloco_status dl_model_train_watched(dl_model *model, const void *inputs,
+                                                   const int32_t *targets, size_t rows, float scale,
+                                                   bool accumulate, const dl_gradient_watch *watch);
+size_t dl_model_parts(const dl_model *model, dl_gradient_part *out, size_t cap, size_t least);
+
 /* Returns the bytes that a batch of `rows` samples copies to the backend. */
 size_t dl_model_batch_bytes(const dl_model *model, size_t rows);
 

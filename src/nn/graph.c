@@ -439,13 +439,28 @@ diloco_status dl_graph_allocate(dl_graph *g, dl_backend *backend, dl_pool *pool)
 
 /* Operations write the gradient of every weight they use; gradients of frozen weights are hidden,
  * so that norms and clipping are those of the trained weights alone. */
-static void clear_untrained(dl_graph *g)
+static void clear_untrained(dl_graph *g, size_t begin, size_t end)
 {
     for (int i = 0; i < g->n_weights; i++) {
         const dl_weight *w = &g->weights[i];
         if (w->role == DILOCO_PARAMETER || w->dtype != DILOCO_F32) continue;
+        if (w->offset < begin || w->offset >= end) continue;
         dl_backend_zero(g->backend, g->gradients + w->offset, w->rows * w->columns * sizeof(float));
     }
+}
+
+static void run_backward(dl_graph *g, const dl_batch *batch)
+{
+    const dl_gradient_watch *w = g->pass.watch;
+    size_t n_done = 0;
+    for (int i = g->n_nodes - 1; i >= 0; i--) {
+        run_one(g, batch, &g->nodes[i], g->nodes[i].op->backward[g->backend->ops->device], 1);
+        for (; w && n_done < w->n && w->parts[n_done].node >= i; n_done++) {
+            clear_untrained(g, w->parts[n_done].begin, w->parts[n_done].end);
+            w->done(w->context, n_done);
+        }
+    }
+    if (!w) clear_untrained(g, 0, g->n_parameters);
 }
 
 /* Nodes are in order, so each input is complete when its node runs. Backward runs them in reverse:
@@ -463,7 +478,5 @@ void dl_graph_run(dl_graph *g, const dl_batch *batch)
     }
     for (int i = 0; i < g->n_nodes; i++)
         run_one(g, batch, &g->nodes[i], g->nodes[i].op->forward[device], 0);
-    for (int i = g->n_nodes - 1; i >= 0 && batch->mode == DL_TRAIN; i--)
-        run_one(g, batch, &g->nodes[i], g->nodes[i].op->backward[device], 1);
-    if (batch->mode == DL_TRAIN) clear_untrained(g);
+    if (batch->mode == DL_TRAIN) run_backward(g, batch);
 }

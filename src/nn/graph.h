@@ -128,12 +128,13 @@ typedef struct dl_graph {
     struct { /* memory of one pass */
         unsigned char *activations, *scratch;
     } work;
-    struct {                       /* inputs and results of a pass */
-        int32_t *inputs, *targets; /* i32[max_rows][max_length] */
-        uint8_t *images;           /* u8[max_rows][image_bytes] */
-        float *logits;             /* f32[n_logits], of DL_PREDICT */
-        dl_tally *tally;           /* since it was zeroed */
-        dl_profile *profile;       /* NULL: not measured */
+    struct {                            /* inputs and results of a pass */
+        int32_t *inputs, *targets;      /* i32[max_rows][max_length] */
+        uint8_t *images;                /* u8[max_rows][image_bytes] */
+        float *logits;                  /* f32[n_logits], of DL_PREDICT */
+        dl_tally *tally;                /* since it was zeroed */
+        dl_profile *profile;            /* NULL: not measured */
+        const dl_gradient_watch *watch; /* of a DL_TRAIN; NULL: none */
     } pass;
 } dl_graph;
 

@@ -1,4 +1,4 @@
-/* graph_target.h - the machine and the batch that a graph is planned for. */
+/* graph_target.h - the machine and the batch that a graph is planned for, and its reports. */
 #ifndef DL_NN_GRAPH_TARGET_H
 #define DL_NN_GRAPH_TARGET_H
 
@@ -13,5 +13,23 @@ typedef struct dl_graph_target {
     int n_threads;        /* of the pool that will run it */
     diloco_dtype element; /* of values: F32, or BF16 where the device has such operations */
 } dl_graph_target;
+
+/* Parts of a gradient. Backward runs the last nodes first, and weights are in the order of the
+ * nodes. So the gradients of the last weights are complete first, and devices can add them while
+ * the rest is computed. A part is the gradients of whole weights, complete after the backward
+ * function of a node. */
+typedef struct dl_gradient_part {
+    size_t begin, end; /* elements of the gradient array */
+    int node;
+} dl_gradient_part;
+
+/* Reports of a pass, which calls done() after it has queued all work on part i. The parts are in
+ * the order of dl_graph_parts. */
+typedef struct dl_gradient_watch {
+    const dl_gradient_part *parts; /* [n] borrowed */
+    size_t n;
+    void (*done)(void *context, size_t i);
+    void *context;
+} dl_gradient_watch;
 
 #endif

@@ -51,6 +51,8 @@ TEST(parts_of_a_callers_own_are_refused_by_name)
             CHANGES("trainer.device", "gpu"));
     refused(DILOCO_EINVAL, "names 2 cards", "set a multiple of 2", "diloco",
             CHANGES("trainer.device", "cuda:0,1", "trainer.gradient_accumulation_steps", "3"));
+    refused(DILOCO_EREFUSED, "trainer.gradient_bucket_bytes = 1024", "name several cards", "diloco",
+            CHANGES("trainer.device", "cuda:1", "trainer.gradient_bucket_bytes", "1024"));
     refused(DILOCO_EINVAL, "trainer.model_name", "there is: ", "diloco",
             CHANGES("trainer.model_name", "user:mine"));
 }

@@ -222,9 +222,22 @@ static diloco_status check_device(const dl_config *config)
                    config->device, list.n, (long long)config->accumulation, list.n);
 }
 
+/* Options of several cards. */
+static diloco_status check_cards(const dl_config *config)
+{
+    dl_device_list list;
+    DL_TRY(dl_device_of_name(&list, config->device));
+    if (config->gradient_bucket_bytes == 0 || list.n > 1) return DILOCO_OK;
+    return dl_fail(DILOCO_EREFUSED,
+                   "trainer.gradient_bucket_bytes = %lld is for adding the gradients of several "
+                   "cards, and trainer.device = \"%s\" names one device: leave it 0, or name "
+                   "several cards",
+                   (long long)config->gradient_bucket_bytes, config->device);
+}
+
 const refusal dl_refusals[] = {
-    check_device, check_tracker,     check_store,     check_faithful,
-    check_counts, check_quorum,      check_outer_row, check_data_parallel,
-    check_single, check_synchronous, check_schedule,  check_optimizer,
-    check_muon,   dl_schedule_check, check_deal,      NULL,
+    check_device,      check_cards,    check_tracker,   check_store,         check_faithful,
+    check_counts,      check_quorum,   check_outer_row, check_data_parallel, check_single,
+    check_synchronous, check_schedule, check_optimizer, check_muon,          dl_schedule_check,
+    check_deal,        NULL,
 };

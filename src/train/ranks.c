@@ -1,13 +1,21 @@
 /* ranks.c - see ranks.h. */
 #include "train/ranks.h"
 
+#include "nn/cuda/add_cuda.h"
 #include "nn/device.h"
 #include "tensor/group.h"
 
 #include <stdlib.h>
 
+/* PIECE bounds the memory of sums: 32 MiB on each card. */
+enum { PIECE = 8 << 20, MOST_PARTS = 16 };
+_Static_assert((int)MOST_PARTS <= (int)DL_GROUP_MARKS, "each part has a mark");
+
 struct dl_ranks {
     size_t n, n_parameters;
+    int64_t micro_batches; /* of a step */
+    size_t n_parts;        /* 0: gradients are added after the backward pass */
+    dl_gradient_part parts[DL_GROUP_MARKS];
     dl_group *group;                                           /* owned */
     dl_backend *backends[DL_MAX_CARDS];                        /* [n] owned, but the first */
     dl_model *models[DL_MAX_CARDS];                            /* likewise */
@@ -33,6 +41,16 @@ static diloco_status open_rank(dl_ranks *r, size_t i, const dl_setup *s)
                            s->pool);
 }
 
+/* A part ends a sequence of kernels (tensor/cuda/cuda_launches.h), so there are few. */
+static diloco_status find_parts(dl_ranks *r, const dl_setup *s)
+{
+    const size_t least = (size_t)s->config.gradient_bucket_bytes / sizeof(float);
+    r->micro_batches = s->config.accumulation;
+    if (s->config.gradient_bucket_bytes == 0) return DILOCO_OK;
+    r->n_parts = dl_model_parts(s->model, r->parts, MOST_PARTS, least);
+    return r->n_parts ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "out of memory for a model's gradients");
+}
+
 static diloco_status open_all(dl_ranks *r, const dl_setup *s, size_t n)
 {
     r->backends[0] = s->backend;
@@ -46,7 +64,10 @@ static diloco_status open_all(dl_ranks *r, const dl_setup *s, size_t n)
         r->parameters[i] = dl_model_parameters(r->models[i]);
         r->gradients[i] = dl_model_gradients(r->models[i]);
     }
-    return dl_group_create(&r->group, r->backends, n);
+    const dl_group_options options = {.add = dl_cuda_add_beside,
+                                      .piece = dl_size_min(PIECE, r->n_parameters)};
+    DL_TRY(dl_group_create(&r->group, r->backends, n, &options));
+    return find_parts(r, s);
 }
 
 diloco_status dl_ranks_open(dl_ranks **out, const dl_setup *s)
@@ -87,19 +108,51 @@ dl_backend *dl_ranks_backend(const dl_ranks *r, size_t rank)
     return r->backends[rank];
 }
 
-dl_model *dl_ranks_model(const dl_ranks *r, size_t rank)
-{
-    return r->models[rank];
-}
-
 void dl_ranks_spread(const dl_ranks *r)
 {
     dl_group_broadcast(r->group, r->parameters, r->n_parameters);
 }
 
+typedef struct watcher {
+    const dl_ranks *ranks;
+    size_t rank;
+} watcher;
+
+static void mark(void *context, size_t part)
+{
+    const watcher *w = context;
+    dl_group_mark(w->ranks->group, w->rank, part);
+}
+
+/* A gradient's parts are complete in the last micro-batch of its rank. */
+diloco_status dl_ranks_train(const dl_ranks *r, int64_t i, const void *inputs,
+                             const int32_t *targets, size_t rows, float scale)
+{
+    const int64_t n = (int64_t)r->n;
+    watcher w = {r, (size_t)(i % n)};
+    const dl_gradient_watch watch = {
+        .parts = r->parts, .n = r->n_parts, .done = mark, .context = &w};
+    const bool last = i + n >= r->micro_batches;
+    return dl_model_train_watched(r->models[w.rank], inputs, targets, rows, scale, i >= n,
+                                  r->n_parts && last ? &watch : NULL);
+}
+
+/* The host has queued all passes by now, and the devices have hardly begun. So each part is added
+ * as soon as all devices have computed it. */
 void dl_ranks_sum(const dl_ranks *r)
 {
-    dl_group_sum(r->group, r->gradients, r->n_parameters);
+    if (r->n_parts == 0) {
+        dl_group_sum(r->group, r->gradients, r->n_parameters);
+        return;
+    }
+    for (size_t k = 0; k < r->n_parts; k++) {
+        const dl_gradient_part *part = &r->parts[k];
+        float *arrays[DL_MAX_CARDS];
+        for (size_t i = 0; i < r->n; i++)
+            arrays[i] = r->gradients[i] + part->begin;
+        dl_group_sum_part(r->group, arrays, part->end - part->begin, k);
+    }
+    dl_group_join(r->group);
 }
 
 diloco_status dl_ranks_make_room(const dl_ranks *r, size_t rank, size_t rows)

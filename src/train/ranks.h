@@ -5,7 +5,10 @@
  *
  *     rank 0's parameters -> all ranks        so an exchange, a resume or a load needs nothing more
  *     micro-batch i       -> rank i mod n     the samples of a step are those of one device
- *     rank 0's gradient   += the others'
+ *     rank 0's gradient   += the others', in the order of the ranks
+ *
+ * With trainer.gradient_bucket_bytes the gradients are added in parts while the backward pass
+ * computes the rest. This changes no bit.
  *
  * One thread uses the ranks: it queues the work of each device in turn, and devices work meanwhile.
  */
@@ -26,9 +29,8 @@ void dl_ranks_close(dl_ranks *ranks); /* NULL is fine */
 /* Returns the number of ranks; 1 if ranks is NULL. */
 size_t dl_ranks_count(const dl_ranks *ranks);
 
-/* Returns the backend or the model of a rank, borrowed. Rank 0's are the setup's. */
+/* Returns the backend of a rank, borrowed. Rank 0's is the setup's. */
 dl_backend *dl_ranks_backend(const dl_ranks *ranks, size_t rank);
-dl_model *dl_ranks_model(const dl_ranks *ranks, size_t rank);
 
 /* dl_ranks_spread queues rank 0's parameters to all others, before the micro-batches of a step.
  * dl_ranks_sum queues the sum of all gradients to rank 0's, after them. */
@@ -40,6 +42,12 @@ void dl_ranks_sum(const dl_ranks *ranks);
  * failed, so dl_ranks_make_room waits for all devices instead. If the copy need not wait, it
  * returns at once. Returns DILOCO_EIO if it has waited and a device has failed. */
 DL_MUST_CHECK diloco_status dl_ranks_make_room(const dl_ranks *ranks, size_t rank, size_t rows);
+
+/* dl_ranks_train queues micro-batch i of a step on its rank, whose gradient is `scale` times that
+ * of the mean loss. Micro-batches of a step are queued in order, dl_ranks_make_room before each.
+ * Returns the errors of dl_model_train. */
+DL_MUST_CHECK diloco_status dl_ranks_train(const dl_ranks *ranks, int64_t i, const void *inputs,
+                                           const int32_t *targets, size_t rows, float scale);
 
 /* dl_ranks_wait waits for all devices. A caller that waits for rank 0 alone calls it before: else a
  * failed device would leave it waiting. Returns DILOCO_EIO if a device has failed. */

@@ -114,14 +114,17 @@ static diloco_status queue_batch(const dl_step *step, int64_t i, size_t shard, u
                                  size_t rows)
 {
     const dl_setup *s = step->setup;
-    const size_t n = dl_ranks_count(step->ranks), rank = (size_t)i % n;
-    dl_model *model = step->ranks ? dl_ranks_model(step->ranks, rank) : s->model;
+    const size_t rank = (size_t)i % dl_ranks_count(step->ranks);
+    const float scale = 1.0f / (float)s->config.accumulation;
     dl_backend *backend = step->ranks ? dl_ranks_backend(step->ranks, rank) : s->backend;
     DL_TRY(dl_data_await(s->data, shard, first, rows));
     dl_data_batch(s->data, s->inputs, s->targets, shard, first, rows);
-    if (step->ranks) DL_TRY(dl_ranks_make_room(step->ranks, rank, rows));
-    DL_TRY(dl_model_train(model, s->inputs, s->targets, rows, 1.0f / (float)s->config.accumulation,
-                          i >= (int64_t)n));
+    if (step->ranks) {
+        DL_TRY(dl_ranks_make_room(step->ranks, rank, rows));
+        DL_TRY(dl_ranks_train(step->ranks, i, s->inputs, s->targets, rows, scale));
+    } else {
+        DL_TRY(dl_model_train(s->model, s->inputs, s->targets, rows, scale, i > 0));
+    }
     /* The device works while the host makes the next one. The update adds to the last one. */
     if (i + 1 < s->config.accumulation) dl_backend_submit(backend);
     return DILOCO_OK;

@@ -74,6 +74,8 @@ typedef enum emulated_op {
     EMULATED_STREAM_CREATE,
     EMULATED_STREAM_DESTROY,
     EMULATED_WAIT,
+    EMULATED_RECORD,    /* event `to`, for the time n */
+    EMULATED_AWAIT,     /* until event `to` has been recorded n times */
     EMULATED_QUERY,     /* one item of the stream's work; more may remain */
     EMULATED_COLLECTIVE /* one rank's part */
 } emulated_op;
@@ -92,9 +94,14 @@ typedef struct emulated_reply {
 } emulated_reply;
 
 /* A collective between devices: a request for each rank, in the order of the ranks. `to` and `from`
- * are arrays of n bytes, `stream` and `device` are the rank's, `size` is an emulated_meeting. It is
- * done on all streams at once, after the earlier work of each. Returns the driver's result. */
-typedef enum emulated_meeting { EMULATED_BROADCAST, EMULATED_SUM } emulated_meeting;
+ * are arrays of n bytes, `stream` and `device` are the rank's, `size` is an emulated_meeting. In an
+ * exchange the arguments are instead an array of n emulated_receive. A collective is done on all
+ * streams at once, after the earlier work of each. Returns the driver's result. */
+typedef enum emulated_meeting { EMULATED_BROADCAST, EMULATED_EXCHANGE } emulated_meeting;
+typedef struct emulated_receive {
+    uint64_t to, from, bytes, device; /* device: whose memory `from` is */
+} emulated_receive;
+enum { EMULATED_MOST_RECEIVES = EMULATED_ARGUMENTS / sizeof(emulated_receive) };
 int emulated_collective(emulated_request *requests, size_t n);
 
 /* The first page of pinned memory: why the device process ended. */

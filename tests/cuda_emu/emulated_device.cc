@@ -121,6 +121,7 @@ static void launch(const emulated_request &r)
 
 static std::map<uint64_t, std::deque<emulated_request>> streams;
 static std::map<uint64_t, uint64_t> device_of; /* by stream */
+static std::map<uint64_t, uint64_t> recorded;  /* times, by event */
 static uint64_t next_stream = 1;
 
 static void work(const emulated_request &r)
@@ -129,6 +130,11 @@ static void work(const emulated_request &r)
     switch (r.op) {
     case EMULATED_COPY:
         memmove(at_address(r.to), at_address(r.from), r.n);
+        break;
+    case EMULATED_RECORD:
+        recorded[r.to] = r.n;
+        break;
+    case EMULATED_AWAIT:
         break;
     case EMULATED_FILL:
         memset(at_address(r.to), static_cast<int>(r.from), r.n);
@@ -140,8 +146,9 @@ static void work(const emulated_request &r)
 }
 
 static bool meet(const emulated_request &one);
+static bool reach(const emulated_request &one);
 
-/* Stops at a collective that other ranks have not called yet. */
+/* Stops at a collective that other ranks have not called yet, or at an event after one. */
 static void work_off(std::deque<emulated_request> &queue, size_t n)
 {
     for (; n > 0 && !queue.empty(); n--) {
@@ -150,27 +157,48 @@ static void work_off(std::deque<emulated_request> &queue, size_t n)
             if (!meet(r)) return;
             continue;
         }
+        if (r.op == EMULATED_AWAIT && !reach(r)) return;
         queue.pop_front();
         work(r);
     }
 }
 
-/* The order of the additions depends on the element, as in a ring of cards. */
+static const emulated_receive *receives_of(const emulated_request &r)
+{
+    return reinterpret_cast<const emulated_receive *>(r.arguments);
+}
+
 static void carry_out(const std::vector<emulated_request> &ranks)
 {
-    const size_t n = ranks.size(), count = ranks[0].n / sizeof(float);
     show(all_devices);
-    for (size_t i = 0; ranks[0].size == EMULATED_BROADCAST && i < n; i++)
-        memmove(at_address(ranks[i].to), at_address(ranks[0].from), ranks[i].n);
-    for (size_t k = 0; ranks[0].size == EMULATED_SUM && k < count; k++) {
-        float sum = 0;
-        for (size_t i = 0; i < n; i++) {
-            const uint64_t from = ranks[(k / EMULATED_WARP + i) % n].from;
-            const float value = reinterpret_cast<const float *>(from)[k];
-            sum = i ? sum + value : value;
-        }
-        reinterpret_cast<float *>(ranks[0].to)[k] = sum;
-    }
+    for (const auto &r : ranks)
+        if (r.size == EMULATED_BROADCAST)
+            memmove(at_address(r.to), at_address(ranks[0].from), r.n);
+        else
+            for (uint64_t i = 0; i < r.n; i++)
+                memmove(at_address(receives_of(r)[i].to), at_address(receives_of(r)[i].from),
+                        receives_of(r)[i].bytes);
+}
+
+/* Does one piece of a queue's work. Returns false if it waits for other ranks. */
+static bool advance(std::deque<emulated_request> &queue)
+{
+    const size_t before = queue.size();
+    work_off(queue, 1);
+    return queue.size() < before;
+}
+
+/* Brings the stream that records an event to it. Returns false if it does not come to it. An event
+ * is recorded by an earlier call than the wait for it, so no two streams wait for each other. */
+static bool reach(const emulated_request &one)
+{
+    for (auto &s : streams)
+        for (size_t i = 0; i < s.second.size() && recorded[one.to] < one.n; i++)
+            if (s.second[i].op == EMULATED_RECORD && s.second[i].to == one.to &&
+                s.second[i].n == one.n)
+                while (recorded[one.to] < one.n)
+                    if (!advance(s.second)) return false;
+    return recorded[one.to] >= one.n;
 }
 
 /* Brings each stream that has this collective to it, and does it. Returns false if a rank has not
@@ -186,7 +214,7 @@ static bool meet(const emulated_request &one)
     for (const auto &r : by_rank) {
         auto &queue = *r.second;
         while (queue.front().op != EMULATED_COLLECTIVE || queue.front().kernel != one.kernel)
-            work_off(queue, 1);
+            if (!advance(queue)) return false;
         ranks.push_back(queue.front());
     }
     carry_out(ranks);
@@ -199,7 +227,7 @@ static bool meet(const emulated_request &one)
 static void wait_for(std::deque<emulated_request> &queue)
 {
     work_off(queue, SIZE_MAX);
-    if (!queue.empty()) end("a collective of %u devices waits for ever", queue.front().grid);
+    if (!queue.empty()) end("a collective of several devices waits for ever");
 }
 
 static void some_work()
@@ -217,12 +245,35 @@ static void all_work()
         work_off(s.second, SIZE_MAX);
 }
 
+static bool receives_fit(const emulated_request &r)
+{
+    for (uint64_t i = 0; i < r.n; i++) {
+        const emulated_receive &x = receives_of(r)[i];
+        if (!is_ours(x.to, x.bytes, r.device) || !is_ours(x.from, x.bytes, x.device)) return false;
+    }
+    return true;
+}
+
+/* Returns whether a request's arrays are memory of its device. */
+static bool has_memory(const emulated_request &r)
+{
+    switch (r.op) {
+    case EMULATED_COLLECTIVE:
+        if (r.size == EMULATED_EXCHANGE) return receives_fit(r);
+        return is_ours(r.to, r.n, r.device) && is_ours(r.from, r.n, r.device);
+    case EMULATED_COPY:
+        return is_ours(r.to, r.n, r.device) && is_ours(r.from, r.n, r.device);
+    case EMULATED_FILL:
+        return is_ours(r.to, r.n, r.device);
+    default:
+        return true;
+    }
+}
+
 static int enqueue(const emulated_request &r)
 {
     if (!streams.count(r.stream) || device_of[r.stream] != r.device) return INVALID_VALUE;
-    if (r.op != EMULATED_LAUNCH && !is_ours(r.to, r.n, r.device)) return INVALID_VALUE;
-    if ((r.op == EMULATED_COPY || r.op == EMULATED_COLLECTIVE) && !is_ours(r.from, r.n, r.device))
-        return INVALID_VALUE;
+    if (!has_memory(r)) return INVALID_VALUE;
     if (r.op == EMULATED_LAUNCH) {
         const emulated_kernel *k = reinterpret_cast<const emulated_kernel *>(r.kernel);
         if (k->size != r.size || r.block == 0 || r.block % EMULATED_WARP ||
@@ -268,6 +319,8 @@ static int answer(const emulated_request &r, uint64_t *value)
     case EMULATED_FILL:
     case EMULATED_LAUNCH:
     case EMULATED_COLLECTIVE:
+    case EMULATED_RECORD:
+    case EMULATED_AWAIT:
         return enqueue(r);
     case EMULATED_FIND:
         *value = reinterpret_cast<uint64_t>(find(reinterpret_cast<const char *>(r.arguments)));

@@ -165,6 +165,7 @@ SHOWN void emulated_configure(const emulated_setup *setup)
     emu.code = 0;
     emu.text[0] = '\0';
     emulated_forget_graphs();
+    emulated_forget_events();
     memset(emu.pinned, 0, sizeof emu.pinned);
     pthread_mutex_unlock(&emu.lock);
 }
@@ -176,7 +177,7 @@ SHOWN uint64_t emulated_calls(void)
 
 SHOWN uint64_t emulated_leaked(void)
 {
-    uint64_t bytes = emu.device_bytes + emulated_graphs(); /* a byte for each */
+    uint64_t bytes = emu.device_bytes + emulated_graphs() + emulated_events(); /* a byte for each */
     for (size_t i = 0; i < N_PINNED; i++)
         bytes += emu.pinned[i];
     return bytes;
@@ -198,7 +199,7 @@ int emulated_leave(int code)
     return code;
 }
 
-static int ask(emulated_request *request, uint64_t *value)
+int emulated_ask(emulated_request *request, uint64_t *value)
 {
     int code = emulated_enter(true);
     if (!code && request->stream && emulated_is_capturing(request->stream))
@@ -402,7 +403,7 @@ static int copy(uint64_t to, uint64_t from, size_t n, void *stream)
 {
     emulated_request r = {
         .op = EMULATED_COPY, .to = to, .from = from, .n = n, .stream = (uintptr_t)stream};
-    return ask(&r, NULL);
+    return emulated_ask(&r, NULL);
 }
 
 int cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t n, void *stream)
@@ -424,7 +425,7 @@ int cuMemsetD8Async(uint64_t at, unsigned char value, size_t n, void *stream)
 {
     emulated_request r = {
         .op = EMULATED_FILL, .to = at, .from = value, .n = n, .stream = (uintptr_t)stream};
-    return ask(&r, NULL);
+    return emulated_ask(&r, NULL);
 }
 
 int cuStreamCreate(void **stream, unsigned flags)
@@ -432,7 +433,7 @@ int cuStreamCreate(void **stream, unsigned flags)
     (void)flags;
     uint64_t value = 0;
     emulated_request r = {.op = EMULATED_STREAM_CREATE};
-    const int code = ask(&r, &value);
+    const int code = emulated_ask(&r, &value);
     *stream = (void *)(uintptr_t)value;
     return code;
 }
@@ -440,19 +441,19 @@ int cuStreamCreate(void **stream, unsigned flags)
 int cuStreamDestroy_v2(void *stream)
 {
     emulated_request r = {.op = EMULATED_STREAM_DESTROY, .stream = (uintptr_t)stream};
-    return ask(&r, NULL);
+    return emulated_ask(&r, NULL);
 }
 
 int cuStreamSynchronize(void *stream)
 {
     emulated_request r = {.op = EMULATED_WAIT, .stream = (uintptr_t)stream};
-    return ask(&r, NULL);
+    return emulated_ask(&r, NULL);
 }
 
 int cuStreamQuery(void *stream)
 {
     emulated_request r = {.op = EMULATED_QUERY, .stream = (uintptr_t)stream};
-    return ask(&r, NULL);
+    return emulated_ask(&r, NULL);
 }
 
 /* The kernels are the device program's own; the image is not read. */
@@ -475,7 +476,7 @@ int cuModuleGetFunction(void **function, void *module, const char *name)
     uint64_t value = 0;
     emulated_request r = {.op = EMULATED_FIND};
     snprintf((char *)r.arguments, sizeof r.arguments, "%s", name);
-    const int code = ask(&r, &value);
+    const int code = emulated_ask(&r, &value);
     *function = (void *)(uintptr_t)value;
     return code;
 }
@@ -510,5 +511,5 @@ int cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned gr
                                        .extra = extra};
     if (!emulated_launch_request(&r, &call)) return DL_CUDA_INVALID_VALUE;
     r.stream = (uintptr_t)stream;
-    return ask(&r, NULL);
+    return emulated_ask(&r, NULL);
 }

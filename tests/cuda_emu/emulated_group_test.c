@@ -3,8 +3,10 @@
 
 #include "emulated_backend.h"
 #include "emulated_nccl.h"
+#include "nn/cuda/kernel_arguments.h"
 
-enum { N = 3, COUNT = 1000 };
+/* A sum has several pieces, and a last one that not all ranks share. */
+enum { N = 3, COUNT = 1000, PIECE = 325 };
 
 static diloco_status open_at(dl_backend **out, int index, const char *collectives)
 {
@@ -17,6 +19,14 @@ static diloco_status open_at(dl_backend **out, int index, const char *collective
                                    .collectives = collectives};
     return dl_backend_cuda(out, &source, index);
 }
+
+/* The kernel of nn/cuda/add_cuda.c, of which this test has the arguments alone. */
+static void add_beside(dl_backend *backend, float *to, const float *from, size_t n)
+{
+    const dl_cuda_blend_arguments a = {.y = to, .x = from, .n = n, .a = 1, .b = 1};
+    dl_backend_cuda_launch_beside(backend, &(dl_cuda_launch){"dl_muon_blend", n, &a, sizeof a});
+}
+static const dl_group_options options = {.add = add_beside, .piece = PIECE};
 
 typedef struct cards {
     dl_backend *backends[N];
@@ -48,7 +58,7 @@ static diloco_status open_cards(cards *c)
         DL_TRY(open_at(&c->backends[i], (int)i, EMULATED_NCCL));
         DL_TRY(fill(c, i));
     }
-    return dl_group_create(&c->group, c->backends, N);
+    return dl_group_create(&c->group, c->backends, N, &options);
 }
 
 static void close_cards(cards *c)
@@ -175,12 +185,12 @@ TEST(group_is_refused_without_the_library_and_with_one_card_twice)
     CHECK_OK(open_at(&two[0], 0, "libno_such_library.so"));
     CHECK_OK(open_at(&two[1], 1, NULL));
     dl_group *group;
-    CHECK_STATUS(DILOCO_EREFUSED, dl_group_create(&group, two, 2));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_group_create(&group, two, 2, &options));
     CHECK(group == NULL);
     CHECK_CONTAINS("by NCCL, which cannot be loaded: libno_such_library.so", diloco_error_text());
     CHECK_CONTAINS("name one card in trainer.device", diloco_error_text());
     dl_backend *same[] = {c.backends[0], two[0]};
-    CHECK_STATUS(DILOCO_EREFUSED, dl_group_create(&group, same, 2));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_group_create(&group, same, 2, &options));
     CHECK_CONTAINS("NCCL refuses these cards", diloco_error_text());
     dl_backend_destroy(two[0]), dl_backend_destroy(two[1]);
     close_cards(&c);

@@ -18,6 +18,10 @@ DL_CUDA_FUNCTIONS(DECLARE)
 int emulated_enter(bool needs_context);
 int emulated_leave(int code);
 
+/* One call of the driver that is one request to the device process. A stream that captures refuses
+ * all but kernels. */
+int emulated_ask(emulated_request *request, uint64_t *value);
+
 /* One request to the device process, under the lock. */
 int emulated_exchange_request(emulated_request *request, uint64_t *value);
 const emulated_setup *emulated_setup_now(void);
@@ -41,5 +45,8 @@ bool emulated_is_capturing(uint64_t stream);
 /* Graphs and executable graphs that are not destroyed. */
 uint64_t emulated_graphs(void);
 void emulated_forget_graphs(void);
+
+uint64_t emulated_events(void); /* that are not destroyed */
+void emulated_forget_events(void);
 
 #endif

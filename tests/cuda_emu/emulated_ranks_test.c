@@ -5,7 +5,7 @@
  * with a micro-batch each have the bits of one device. The embedding's gradient is added to them
  * position by position. It differs by the rounding of its sums, and so do all sums of more devices
  * or micro-batches. The bounds are some roundings of float32 relative to the largest value. */
-#include "cuda_emu/emulated.h"
+#include "cuda_emu/emulated_backend.h"
 #include "cuda_emu/emulated_nccl.h"
 #include "nn/device.h"
 #include "tensor/cuda/backend_cuda.h"
@@ -114,6 +114,50 @@ TEST(two_devices_have_the_gradient_of_one_with_two_micro_batches)
                 (o[0].n - embedding) * sizeof(float));
     CHECK(o[0].facts[0].loss == o[1].facts[0].loss);
     free(o[0].parameters), free(o[1].parameters);
+}
+
+/* Trains on some devices with gradients that are added in parts of `bytes`, on a device that works
+ * in some way. */
+static outcome train_in_parts(const char *device, const char *bytes, bool frozen, size_t way)
+{
+    emulated_setup setup = emulated_way(way);
+    dl_config *config = config_on("diloco", device, "4");
+    set(config, "parameters.model.layers", "2");
+    set(config, "trainer.gradient_bucket_bytes", bytes);
+    if (frozen) set(config, "parameters.model.frozen", "model.layers.1.mlp, model.norm");
+    setup.devices = MOST_DEVICES;
+    emulated_configure(&setup);
+    outcome out = train(config, false);
+    free(config);
+    return out;
+}
+
+static void check_same(const outcome *a, const outcome *b)
+{
+    CHECK_INT(a->n, b->n);
+    CHECK_BYTES(a->parameters, b->parameters, a->n * sizeof(float));
+    for (size_t i = 0; i < STEPS; i++) {
+        CHECK(a->facts[i].loss == b->facts[i].loss);
+        CHECK(a->facts[i].grad_norm == b->facts[i].grad_norm);
+    }
+}
+
+/* The first part may be complete while the first device has work left, or not. So devices work
+ * late, at once and at random, in all orders of threads. 1 gives the smallest parts, 1000000 a
+ * single one; 0 is the sum after the backward pass. */
+TEST(gradients_that_are_added_in_parts_of_any_size_have_the_bits_of_one_sum)
+{
+    static const char *const devices[] = {"cuda:0,1", "cuda:2,0,3,1"};
+    static const char *const sizes[] = {"1", "3000", "8192", "1000000"};
+    for (size_t k = 0; k < 2; k++) {
+        const outcome whole = train_in_parts(devices[k], "0", k, 0);
+        for (size_t way = 0; way < EMULATED_WAYS * emulated_seeds(1); way++) {
+            const outcome o = train_in_parts(devices[k], sizes[(k + way) % 4], k, way);
+            check_same(&whole, &o);
+            free(o.parameters);
+        }
+        free(whole.parameters);
+    }
 }
 
 TEST(several_devices_train_as_one_with_the_same_micro_batches)
@@ -266,6 +310,7 @@ TEST(failing_call_fails_the_step_and_leaves_no_device_waiting)
 }
 
 TEST_MAIN(two_devices_have_the_gradient_of_one_with_two_micro_batches,
+          gradients_that_are_added_in_parts_of_any_size_have_the_bits_of_one_sum,
           several_devices_train_as_one_with_the_same_micro_batches,
           run_on_two_devices_that_was_stopped_resumes_bitwise,
           run_that_resumes_on_another_number_of_devices_warns,

@@ -20,6 +20,7 @@ LIBRARIES = [  # the test, our header, theirs, PyPI's package with it, changes
     ("driver_header.cc", "cuda_api.h", "cuda.h", "nvidia-cuda-runtime", [
         ("DL_CUDA_NOT_READY = 600", "DL_CUDA_NOT_READY = 601"),
         ("cuMemcpyHtoDAsync_v2, (uint64_t to, const void *from, size_t n", "cuMemcpyHtoDAsync_v2, (uint64_t to, const void *from, int n"),
+        ("cuEventRecord, (void *event, void *stream)", "cuEventRecord, (void *event, int stream)"),
         ("cuStreamQuery, (void *stream)", "cuStreamQuery, (void *stream, int flags)"),
         ("(void **stream, unsigned flags)", "(int *stream, unsigned flags)"),
         ("block_z, shared_bytes;", "block_z; uint64_t shared_bytes;"),
@@ -34,7 +35,7 @@ LIBRARIES = [  # the test, our header, theirs, PyPI's package with it, changes
     ]),
     ("nccl_header.cc", "nccl_api.h", "nccl.h", "nvidia-nccl-cu13", [
         ("DL_NCCL_FLOAT32 = 7", "DL_NCCL_FLOAT32 = 8"),
-        ("int operation, \\", "double operation, \\"),
+        ("int type, int rank, void *communicator, \\\n                       void", "int type, size_t rank, void *communicator, \\\n                       void"),
         ("int n, const int *cards", "const int *cards, int n"),
     ]),
 ]

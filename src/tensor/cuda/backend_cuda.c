@@ -1,10 +1,11 @@
 /* backend_cuda.c - a GPU by its driver's functions (cuda_api.h).
  *
- * All work goes to one stream, so it is done in the order of the calls. Kernels are held
- * back until other work is queued or awaited; then they start as one sequence (cuda_launches.h).
- * Copies go through pinned memory, `stage`. A copy in takes its next free bytes and does not wait;
- * if too few are free, it waits until the stream is done, and all are free again. A copy out waits.
- * A wait of one card of a group may be endless, so dl_group_make_room or dl_group_wait precedes it.
+ * All work goes to one stream, so it is done in the order of the calls; only groups use a second
+ * stream, beside it, and events order the two. Kernels are held back until other work is queued or
+ * awaited; then they start as one sequence (cuda_launches.h). Copies go through pinned memory,
+ * `stage`. A copy in takes its next free bytes and does not wait; if too few are free, it waits
+ * until the stream is done, and all are free again. A copy out waits. A wait of one card of a group
+ * may be endless, so dl_group_make_room or dl_group_wait precedes it.
  *
  * Invariants: bytes of `stage` below `used` may still be read by the device; after the first
  * failure (`code`) no function of the driver is called but those that release. */
@@ -35,6 +36,8 @@ typedef struct gpu {
     int capability;          /* of the card */
     int index, device;       /* the card's number, and the driver's handle for it */
     void *context, *stream;
+    void *beside;                    /* the second stream, for groups; NULL until it is used */
+    void *events[DL_CUDA_MARKS + 1]; /* of marks, and of the join; NULL until they are used */
     void *modules[DL_CUDA_MAX_IMAGES];
     size_t n_modules;
     kernel kernels[MAX_KERNELS]; /* found so far */
@@ -248,6 +251,65 @@ void *dl_backend_cuda_stream(dl_backend *backend)
     return begin(g) ? g->stream : NULL;
 }
 
+static bool make_beside(gpu *g)
+{
+    return enter(g) &&
+           (g->beside || check(g, g->cuda.stream_create(&g->beside, DL_CUDA_STREAM_NON_BLOCKING),
+                               "cuStreamCreate"));
+}
+
+static bool record(gpu *g, size_t i, void *stream)
+{
+    if (!g->events[i] &&
+        !check(g, g->cuda.event_create(&g->events[i], DL_CUDA_EVENT_DISABLE_TIMING),
+               "cuEventCreate"))
+        return false;
+    return check(g, g->cuda.event_record(g->events[i], stream), "cuEventRecord");
+}
+
+void dl_backend_cuda_mark(dl_backend *backend, size_t mark)
+{
+    gpu *g = (gpu *)backend;
+    DL_ASSERT(backend->ops->device == DL_DEVICE_CUDA && mark < DL_CUDA_MARKS);
+    if (begin(g)) record(g, mark, g->stream);
+}
+
+void *dl_backend_cuda_beside(dl_backend *backend, size_t mark)
+{
+    gpu *g = (gpu *)backend;
+    DL_ASSERT(backend->ops->device == DL_DEVICE_CUDA && mark < DL_CUDA_MARKS);
+    if (!make_beside(g)) return NULL;
+    DL_ASSERT(g->events[mark]);
+    return check(g, g->cuda.stream_await(g->beside, g->events[mark], 0), "cuStreamWaitEvent")
+               ? g->beside
+               : NULL;
+}
+
+void dl_backend_cuda_launch_beside(dl_backend *backend, const dl_cuda_launch *launch)
+{
+    gpu *g = (gpu *)backend;
+    size_t size = launch->size;
+    void *extra[] = {DL_CUDA_EXTRA_POINTER, (void *)(uintptr_t)launch->arguments,
+                     DL_CUDA_EXTRA_SIZE, &size, DL_CUDA_EXTRA_END};
+    const size_t blocks = launch->n / DL_GPU_THREADS + (launch->n % DL_GPU_THREADS != 0);
+    DL_ASSERT(backend->ops->device == DL_DEVICE_CUDA && blocks <= INT32_MAX);
+    if (blocks == 0 || !make_beside(g)) return;
+    void *function = find_kernel(g, launch->kernel);
+    if (function)
+        check(g,
+              g->cuda.launch(function, (unsigned)blocks, 1, 1, DL_GPU_THREADS, 1, 1, 0, g->beside,
+                             NULL, extra),
+              launch->kernel);
+}
+
+void dl_backend_cuda_join(dl_backend *backend)
+{
+    gpu *g = (gpu *)backend;
+    DL_ASSERT(backend->ops->device == DL_DEVICE_CUDA);
+    if (make_beside(g) && record(g, DL_CUDA_MARKS, g->beside) && begin(g))
+        check(g, g->cuda.stream_await(g->stream, g->events[DL_CUDA_MARKS], 0), "cuStreamWaitEvent");
+}
+
 int dl_backend_cuda_index(const dl_backend *backend)
 {
     DL_ASSERT(backend->ops->device == DL_DEVICE_CUDA);
@@ -270,7 +332,8 @@ dl_cuda_state dl_backend_cuda_poll(dl_backend *backend)
 {
     gpu *g = (gpu *)backend;
     if (!begin(g)) return DL_CUDA_FAILED;
-    const int code = g->cuda.stream_query(g->stream);
+    int code = g->cuda.stream_query(g->stream);
+    if (!code && g->beside) code = g->cuda.stream_query(g->beside);
     if (code == DL_CUDA_NOT_READY) return DL_CUDA_WORKS;
     return check(g, code, "cuStreamQuery") ? DL_CUDA_IDLE : DL_CUDA_FAILED;
 }
@@ -304,11 +367,15 @@ static void destroy(dl_backend *self)
     gpu *g = (gpu *)self;
     if (g->context && g->cuda.context_set(g->context) == DL_CUDA_SUCCESS) {
         if (g->stream) (void)g->cuda.stream_wait(g->stream); /* it may still read the stage */
+        if (g->beside) (void)g->cuda.stream_wait(g->beside);
+        for (size_t i = 0; i <= DL_CUDA_MARKS; i++)
+            if (g->events[i]) (void)g->cuda.event_destroy(g->events[i]);
         for (size_t i = 0; i < g->n_modules; i++)
             (void)g->cuda.module_unload(g->modules[i]);
         dl_cuda_blas_close(g->blas);
         g->blas = NULL;
         if (g->stage) (void)g->cuda.host_release(g->stage);
+        if (g->beside) (void)g->cuda.stream_destroy(g->beside);
         if (g->stream) (void)g->cuda.stream_destroy(g->stream);
     }
     dl_cuda_launches_destroy(g->launches);

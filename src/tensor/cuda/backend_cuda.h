@@ -59,6 +59,19 @@ bool dl_backend_cuda_product(dl_backend *backend, const dl_cuda_multiplication *
  * back and returns the driver's stream, to which the caller may add work, or NULL after a failure.
  */
 void *dl_backend_cuda_stream(dl_backend *backend);
+
+/* A second stream, whose work runs beside that of the first. dl_backend_cuda_mark starts the
+ * kernels that are held back, and notes place `mark` after all work so far, mark < DL_CUDA_MARKS. A
+ * mark may be noted again after dl_backend_cuda_join. dl_backend_cuda_beside lets the second stream
+ * wait for a mark, and returns it, for more work of the caller, or NULL after a failure.
+ * dl_backend_cuda_launch_beside starts a kernel on it at once. dl_backend_cuda_join lets the first
+ * stream wait for the second one's work so far. None of them waits itself. */
+enum { DL_CUDA_MARKS = 32 };
+void dl_backend_cuda_mark(dl_backend *backend, size_t mark);
+void *dl_backend_cuda_beside(dl_backend *backend, size_t mark);
+void dl_backend_cuda_launch_beside(dl_backend *backend, const dl_cuda_launch *launch);
+void dl_backend_cuda_join(dl_backend *backend);
+
 int dl_backend_cuda_index(const dl_backend *backend); /* the card's number */
 const char *dl_backend_cuda_collectives(const dl_backend *backend);
 
@@ -66,7 +79,7 @@ const char *dl_backend_cuda_collectives(const dl_backend *backend);
 size_t dl_backend_cuda_room(const dl_backend *backend);
 
 /* dl_backend_cuda_poll starts the kernels that are held back, and returns whether the card still
- * works, without a wait. After DL_CUDA_FAILED dl_backend_sync has the reason. */
+ * works on either stream, without a wait. After DL_CUDA_FAILED dl_backend_sync has the reason. */
 typedef enum dl_cuda_state { DL_CUDA_IDLE, DL_CUDA_WORKS, DL_CUDA_FAILED } dl_cuda_state;
 dl_cuda_state dl_backend_cuda_poll(dl_backend *backend);
 

@@ -37,6 +37,10 @@ typedef struct dl_cuda_kernel_node {
     X(stream_destroy, cuStreamDestroy_v2, (void *stream)) \
     X(stream_wait, cuStreamSynchronize, (void *stream)) \
     X(stream_query, cuStreamQuery, (void *stream)) \
+    X(stream_await, cuStreamWaitEvent, (void *stream, void *event, unsigned flags)) \
+    X(event_create, cuEventCreate, (void **event, unsigned flags)) \
+    X(event_record, cuEventRecord, (void *event, void *stream)) \
+    X(event_destroy, cuEventDestroy_v2, (void *event)) \
     X(alloc, cuMemAlloc_v2, (uint64_t *at, size_t n)) \
     X(release, cuMemFree_v2, (uint64_t at)) \
     X(host_alloc, cuMemHostAlloc, (void **at, size_t n, unsigned flags)) \
@@ -82,7 +86,8 @@ enum {
     DL_CUDA_CAPABILITY_MAJOR = 75,     /* attributes of a device */
     DL_CUDA_CAPABILITY_MINOR = 76,
     DL_CUDA_STREAM_NON_BLOCKING = 1, /* it does not wait for stream 0 */
-    DL_CUDA_CAPTURE_RELAXED = 2      /* other threads may call anything meanwhile */
+    DL_CUDA_EVENT_DISABLE_TIMING = 2,
+    DL_CUDA_CAPTURE_RELAXED = 2 /* other threads may call anything meanwhile */
 };
 #define DL_CUDA_EXTRA_END     ((void *)0)
 #define DL_CUDA_EXTRA_POINTER ((void *)1) /* the next entry: the kernel's arguments as bytes */

@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* MOST bounds memory, FEWEST is where one call begins to cost less than several. */
-enum { MOST = 4096, FEWEST = 8, GRAPHS = 8, FINGERPRINTS = 64 };
+/* MOST bounds memory, FEWEST is where one call begins to cost less than several. GRAPHS exceeds the
+ * sequences of a step, which a gradient in parts divides. */
+enum { MOST = 4096, FEWEST = 8, GRAPHS = 32, FINGERPRINTS = 64 };
 
 typedef struct call {
     void *function; /* NULL: a product, of which `arguments` is the dl_cuda_multiplication */

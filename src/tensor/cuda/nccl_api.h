@@ -17,8 +17,10 @@
     X(end, ncclGroupEnd, (void)) \
     X(broadcast, ncclBroadcast, (const void *from, void *to, size_t count, int type, int root, \
                                  void *communicator, void *stream)) \
-    X(reduce, ncclReduce, (const void *from, void *to, size_t count, int type, int operation, \
-                           int root, void *communicator, void *stream))
+    X(send, ncclSend, (const void *from, size_t count, int type, int rank, void *communicator, \
+                       void *stream)) \
+    X(receive, ncclRecv, (void *to, size_t count, int type, int rank, void *communicator, \
+                          void *stream))
 // clang-format on
 
 /* Results and constants of nccl.h. */
@@ -28,8 +30,7 @@ enum {
     DL_NCCL_INVALID_ARGUMENT = 4,
     DL_NCCL_INVALID_USAGE = 5, /* two ranks on one card */
     DL_NCCL_IN_PROGRESS = 7,
-    DL_NCCL_FLOAT32 = 7, /* a type */
-    DL_NCCL_SUM = 0      /* an operation */
+    DL_NCCL_FLOAT32 = 7 /* a type */
 };
 
 typedef struct dl_nccl {
