@@ -176,6 +176,35 @@ TEST(copy_that_would_wait_for_one_device_waits_for_all_after_a_collective)
     close_cards(&c);
 }
 
+/* The devices have work left on other elements, which the sum of a part does not wait for. */
+TEST(part_is_added_after_its_mark_and_before_later_work)
+{
+    for (size_t way = 0; way < EMULATED_WAYS * emulated_seeds(2); way++) {
+        cards c = {0};
+        emulated_setup setup = emulated_way(way);
+        setup.devices = N;
+        emulated_configure(&setup);
+        CHECK_OK(open_cards(&c));
+        for (size_t i = 0; i < N; i++) {
+            dl_backend_copy_within(c.backends[i], c.arrays[i], c.arrays[i] + COUNT / 2,
+                                   COUNT / 2 * sizeof(float));
+            dl_group_mark(c.group, i, 7);
+            for (size_t k = 0; k < 3; k++)
+                dl_backend_zero(c.backends[i], c.arrays[i] + COUNT / 2, sizeof(float));
+        }
+        dl_group_sum_part(c.group, c.arrays, COUNT / 2, 7);
+        dl_group_join(c.group);
+        float values[COUNT / 2];
+        dl_backend_copy_out(c.backends[0], values, c.arrays[0], sizeof values);
+        for (size_t k = 0; k < COUNT / 2; k++)
+            CHECK(values[k] == 3 * (float)(k + COUNT / 2) + 6000);
+        if (setup.when == EMULATED_LAZY)
+            CHECK_INT(DL_CUDA_WORKS, dl_backend_cuda_poll(c.backends[N - 1]));
+        CHECK_OK(dl_group_wait(c.group));
+        close_cards(&c);
+    }
+}
+
 TEST(group_is_refused_without_the_library_and_with_one_card_twice)
 {
     cards c = {0};
@@ -234,5 +263,6 @@ TEST(each_failing_call_ends_the_collectives_of_all_devices)
 TEST_MAIN(sum_goes_to_the_first_device_and_a_broadcast_comes_from_it,
           device_cannot_use_the_memory_of_another,
           copy_that_would_wait_for_one_device_waits_for_all_after_a_collective,
+          part_is_added_after_its_mark_and_before_later_work,
           group_is_refused_without_the_library_and_with_one_card_twice,
           each_failing_call_ends_the_collectives_of_all_devices)
