@@ -11,7 +11,11 @@
  *
  * The arithmetic of the rules is torch.optim's: model/gpt_test.c takes ten steps beside it.
  *
- * Invariant: tensor i is of one group; its elements are in that group's vectors at segment.at. */
+ * An optimizer may be of a range of the elements (dl_inner_model), and then has vectors for these
+ * alone. Its segments are of all tensors, so that a bad element has a name.
+ *
+ * Invariant: tensor i is of one group. Its elements in the range, [first, last), are in that
+ * group's vectors at segment.at. */
 #include "nn/inner_rows.h"
 
 #include "base/arena.h"
@@ -63,7 +67,8 @@ static diloco_status unknown(const char *name)
 /* One tensor of the parameter array. A tensor of integers has begin == end. */
 typedef struct segment {
     size_t begin, end;    /* elements of one tensor */
-    size_t at;            /* in its group's vectors */
+    size_t first, last;   /* those that are updated here */
+    size_t at;            /* of element `first` in its group's vectors */
     size_t rows, columns; /* of a matrix; else 1 and the number of elements */
     int group;            /* HIDDEN or REST */
     bool trains, decays;
@@ -84,6 +89,7 @@ struct dl_inner {
 
     segment *segments;    /* owned */
     size_t n_segments, n; /* n: parameters */
+    size_t begin, end;    /* of the range that is updated */
     dl_inner_sizes sizes;
 
     dl_backend *backend;
@@ -155,23 +161,44 @@ static void layout(dl_inner *o, dl_arena *arena)
     o->scratch = dl_arena_take(arena, scratch_bytes(o->row, &o->sizes, dl_pool_size(o->pool)));
 }
 
+/* Returns the elements of a tensor in the parameter array. Integers are not in it. */
+static size_t count_of(const diloco_tensor *t)
+{
+    size_t count = t->dtype == DILOCO_F32;
+    for (int d = 0; d < t->n_dims; d++)
+        count *= t->shape[d];
+    return count;
+}
+
+static bool is_hidden(const dl_inner_model *model, size_t i)
+{
+    return model->hidden && model->hidden[i] && model->tensors[i].n_dims == 2;
+}
+
+/* Assigns a tensor the elements of its group's vectors that this range has. A matrix that a rule
+ * takes whole is updated whole or not at all. */
+static void place_segment(const dl_inner *o, segment *s, size_t used[N_GROUPS])
+{
+    s->first = dl_size_min(dl_size_max(s->begin, o->begin), s->end);
+    s->last = dl_size_max(dl_size_min(s->end, o->end), s->first);
+    s->at = used[s->group];
+    used[s->group] += s->last - s->first;
+    DL_ASSERT(s->group == REST || s->last == s->first || s->last - s->first == s->end - s->begin);
+}
+
 /* Describes each tensor and assigns it elements of its group's vectors. Frozen tensors have some as
  * well, so that places do not depend on roles. */
-static void fill_segments(dl_inner *o, const dl_inner_model *model)
+static void fill_segments(dl_inner *o, const dl_inner_model *model, size_t used[N_GROUPS])
 {
-    size_t used[N_GROUPS] = {0};
     for (size_t i = 0; i < o->n_segments; i++) {
         const diloco_tensor *t = &model->tensors[i];
         segment *s = &o->segments[i];
-        size_t count = t->dtype == DILOCO_F32; /* others are not in the parameter array */
-        for (int d = 0; d < t->n_dims; d++)
-            count *= t->shape[d];
-        bool hidden = model->hidden && model->hidden[i] && t->n_dims == 2;
+        const size_t count = count_of(t);
+        const bool hidden = is_hidden(model, i);
         s->begin = o->n;
         s->end = o->n += count;
         s->group = hidden && split(o->row) ? HIDDEN : REST;
-        s->at = used[s->group];
-        used[s->group] += count;
+        place_segment(o, s, used);
         s->rows = t->n_dims == 2 ? t->shape[0] : 1;
         s->columns = count / dl_size_max(s->rows, 1);
         s->trains = t->role == DILOCO_PARAMETER;
@@ -185,9 +212,12 @@ static diloco_status set_up(dl_inner *o, const dl_inner_model *model)
 {
     o->segments = calloc(dl_size_max(o->n_segments, 1), sizeof *o->segments);
     if (!o->segments) return dl_fail(DILOCO_ENOMEM, "out of memory for an optimizer");
-    fill_segments(o, model);
+    size_t used[N_GROUPS] = {0};
+    fill_segments(o, model, used);
     o->gradient.n = o->n;
     set_groups(o->groups, o->row, &o->config, &o->sizes);
+    for (int k = 0; k < N_GROUPS; k++)
+        o->groups[k].n = used[k];
 
     dl_arena measure = {0};
     layout(o, &measure);
@@ -209,6 +239,8 @@ diloco_status dl_inner_create(dl_inner **out, const dl_config *config, const dl_
     o->row = r;
     o->config = *config;
     o->n_segments = model->n_tensors;
+    o->begin = model->range ? model->range[0] : 0;
+    o->end = model->range ? model->range[1] : SIZE_MAX;
     o->backend = model->backend;
     o->pool = model->pool;
     o->parameters = model->parameters;
@@ -321,7 +353,7 @@ static void update_part(void *context, int part, int n_parts)
     for (size_t i = 0; i < o->n_segments; i++) {
         const segment *s = &o->segments[i];
         const group *g = &o->groups[s->group];
-        size_t first = dl_size_max(begin, s->begin), last = dl_size_min(end, s->end);
+        size_t first = dl_size_max(begin, s->first), last = dl_size_min(end, s->last);
         if (first >= last || !s->trains || !g->rule->update[DL_DEVICE_CPU]) continue;
         dl_inner_part a = {.p = o->parameters + first,
                            .g = o->gradient.values + first,
@@ -330,7 +362,7 @@ static void update_part(void *context, int part, int n_parts)
                            .verdict = o->gradient.verdict,
                            .decays = s->decays,
                            .backend = o->backend};
-        vectors_at(a.vectors, g, s->at + first - s->begin);
+        vectors_at(a.vectors, g, s->at + first - s->first);
         g->rule->update[DL_DEVICE_CPU](&a);
     }
 }
@@ -342,7 +374,7 @@ static void update_matrices(const dl_inner *o)
     for (size_t i = 0; i < o->n_segments; i++) {
         const segment *s = &o->segments[i];
         const group *g = &o->groups[s->group];
-        if (!s->trains || !g->rule->matrix[device]) continue;
+        if (!s->trains || s->first == s->last || !g->rule->matrix[device]) continue;
         dl_inner_matrix m = {.p = o->parameters + s->begin,
                              .g = o->gradient.values + s->begin,
                              .rows = s->rows,
@@ -380,10 +412,10 @@ static void update_on_cuda(dl_inner *o)
     for (size_t i = 0; i < o->n_segments; i++) {
         const segment *s = &o->segments[i];
         const group *g = &o->groups[s->group];
-        if (!s->trains || !g->rule->update[DL_DEVICE_CUDA]) continue;
-        dl_inner_part a = {.p = o->parameters + s->begin,
-                           .g = o->gradient.values + s->begin,
-                           .n = s->end - s->begin,
+        if (!s->trains || s->first == s->last || !g->rule->update[DL_DEVICE_CUDA]) continue;
+        dl_inner_part a = {.p = o->parameters + s->first,
+                           .g = o->gradient.values + s->first,
+                           .n = s->last - s->first,
                            .hyper = o->hyper,
                            .verdict = o->gradient.verdict,
                            .decays = s->decays,
@@ -433,14 +465,59 @@ static void run(dl_inner *o, void (*pass)(dl_inner *o))
     dl_backend_leave(o->backend);
 }
 
-diloco_status dl_inner_step(dl_inner *o, double lr)
+void dl_inner_judge(dl_inner *o)
+{
+    dl_gradient_judge(&o->gradient);
+}
+
+void dl_inner_update(dl_inner *o, double lr)
 {
     const dl_device device = o->backend->ops->device;
     o->lr = lr;
-    dl_gradient_judge(&o->gradient);
     run(o, passes[device].hyper);
     run(o, passes[device].update);
+}
+
+diloco_status dl_inner_step(dl_inner *o, double lr)
+{
+    dl_inner_judge(o);
+    dl_inner_update(o, lr);
     return DILOCO_OK;
+}
+
+_Static_assert(sizeof(dl_verdict) % sizeof(float) == 0, "collectives move it as f32");
+
+void *dl_inner_verdict(dl_inner *o, size_t *bytes)
+{
+    *bytes = sizeof *o->gradient.verdict;
+    return o->gradient.verdict;
+}
+
+/* ---- ranges -------------------------------------------------------------------------- */
+
+/* Returns `bound`, or the nearer end of the tensor that it would divide if that is taken whole. */
+static size_t move_bound(size_t bound, const row *r, const dl_inner_model *model)
+{
+    size_t begin = 0;
+    for (size_t i = 0; i < model->n_tensors; i++) {
+        const size_t end = begin + count_of(&model->tensors[i]);
+        if (bound > begin && bound < end && split(r) && is_hidden(model, i))
+            return bound - begin < end - bound ? begin : end;
+        begin = end;
+    }
+    return bound;
+}
+
+void dl_inner_bounds(size_t *bounds, size_t n, const dl_config *config, const dl_inner_model *model)
+{
+    const row *r = find_row(config->optimizer);
+    size_t all = 0;
+    for (size_t i = 0; i < model->n_tensors; i++)
+        all += count_of(&model->tensors[i]);
+    bounds[0] = 0;
+    for (size_t i = 1; i < n; i++)
+        bounds[i] = dl_size_max(bounds[i - 1], r ? move_bound(all / n * i, r, model) : all);
+    bounds[n] = all;
 }
 
 /* Segments are in order, so the first one that ends after the bad element has it. */

@@ -26,6 +26,10 @@ typedef struct dl_inner_model {
     float *gradients;  /* on the backend, likewise; only read */
     dl_backend *backend;
     dl_pool *pool;
+    /* [2]: the elements [begin, end) that this optimizer updates and has vectors for. NULL: all. A
+     * bound within a hidden matrix of an optimizer that takes it whole is a bug (dl_inner_bounds).
+     */
+    const size_t *range;
 } dl_inner_model;
 
 /* Creates the optimizer of trainer.optimizer with parameters.optimizer.*; its vectors are zero.
@@ -38,6 +42,20 @@ void dl_inner_destroy(dl_inner *inner); /* NULL is fine */
 /* Queues one optimizer step with learning rate lr. It waits for nothing and allocates nothing. A
  * gradient that is not finite makes the step a no-op, which dl_inner_norm reports. */
 DL_MUST_CHECK diloco_status dl_inner_step(dl_inner *inner, double lr);
+
+/* An optimizer that is divided among devices (ZeRO-1): each has the vectors of its own elements.
+ * dl_inner_step is dl_inner_judge and then dl_inner_update. A device that has not all gradients
+ * gets the verdict of another one: dl_inner_verdict returns its place, *bytes in backend memory, a
+ * multiple of 4. The count of steps is part of it.
+ *
+ * dl_inner_bounds sets bounds[0] = 0 <= ... <= bounds[n], the number of parameters: elements
+ * [bounds[i], bounds[i + 1]) for device i. They are of about the same size, and no hidden matrix
+ * that the optimizer takes whole is divided. */
+void dl_inner_judge(dl_inner *inner);
+void dl_inner_update(dl_inner *inner, double lr);
+void *dl_inner_verdict(dl_inner *inner, size_t *bytes);
+void dl_inner_bounds(size_t *bounds, size_t n, const dl_config *config,
+                     const dl_inner_model *model);
 
 /* Waits for the backend, and sets *grad_norm to the norm of the last step's gradient before
  * clipping. Returns DILOCO_ENUMERIC if it was not finite; the text names the first such tensor and

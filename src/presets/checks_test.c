@@ -53,6 +53,8 @@ TEST(parts_of_a_callers_own_are_refused_by_name)
             CHANGES("trainer.device", "cuda:0,1", "trainer.gradient_accumulation_steps", "3"));
     refused(DILOCO_EREFUSED, "trainer.gradient_bucket_bytes = 1024", "name several cards", "diloco",
             CHANGES("trainer.device", "cuda:1", "trainer.gradient_bucket_bytes", "1024"));
+    refused(DILOCO_EREFUSED, "trainer.zero_stage = 1", "name several cards", "diloco",
+            CHANGES("trainer.device", "cuda", "trainer.zero_stage", "1"));
     refused(DILOCO_EINVAL, "trainer.model_name", "there is: ", "diloco",
             CHANGES("trainer.model_name", "user:mine"));
 }

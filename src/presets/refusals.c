@@ -84,6 +84,9 @@ static diloco_status check_outer_row(const dl_config *config)
 static diloco_status check_data_parallel(const dl_config *config)
 {
     if (!dl_preset_is(config, "data_parallel")) return DILOCO_OK;
+    if (config->zero_stage)
+        return dl_fail(DILOCO_EREFUSED, "trainer.zero_stage = 1 divides the inner optimizer, and "
+                                        "preset data_parallel has none: leave it 0");
     if (config->local_steps != 1 || config->local_steps_phases[0])
         return dl_fail(DILOCO_EREFUSED,
                        "preset data_parallel exchanges after every step, and "
@@ -227,6 +230,12 @@ static diloco_status check_cards(const dl_config *config)
 {
     dl_device_list list;
     DL_TRY(dl_device_of_name(&list, config->device));
+    if (config->zero_stage && list.n == 1)
+        return dl_fail(
+            DILOCO_EREFUSED,
+            "trainer.zero_stage = 1 divides the optimizer among several cards, and "
+            "trainer.device = \"%s\" names one device: leave it 0, or name several cards",
+            config->device);
     if (config->gradient_bucket_bytes == 0 || list.n > 1) return DILOCO_OK;
     return dl_fail(DILOCO_EREFUSED,
                    "trainer.gradient_bucket_bytes = %lld is for adding the gradients of several "

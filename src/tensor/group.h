@@ -27,6 +27,12 @@ void dl_group_destroy(dl_group *group); /* NULL is fine */
  * i. A failure is kept, and the next dl_group_wait returns it. */
 void dl_group_broadcast(dl_group *group, float *const *arrays, size_t count);
 
+/* dl_group_scatter queues copies of rank 0's array to the others: rank i gets elements [bounds[i],
+ * bounds[i + 1]). dl_group_gather queues those of each rank i to rank 0's array. A failure is kept
+ * as that of a broadcast. */
+void dl_group_scatter(dl_group *group, float *const *arrays, const size_t *bounds);
+void dl_group_gather(dl_group *group, float *const *arrays, const size_t *bounds);
+
 /* Sums. An element of arrays[0] becomes ((a0 + a1) + a2) + ..., in the order of the ranks; the
  * other ranks keep theirs. So a sum in parts has the bits of one of the whole.
  *

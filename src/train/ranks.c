@@ -20,6 +20,8 @@ struct dl_ranks {
     dl_backend *backends[DL_MAX_CARDS];                        /* [n] owned, but the first */
     dl_model *models[DL_MAX_CARDS];                            /* likewise */
     float *parameters[DL_MAX_CARDS], *gradients[DL_MAX_CARDS]; /* [n] of the models */
+    dl_inner *inners[DL_MAX_CARDS];  /* [n] owned, the first is NULL; NULL: not divided */
+    size_t bounds[DL_MAX_CARDS + 1]; /* elements that each rank's optimizer updates */
 };
 
 /* A buffer's values follow from the samples that its device has seen, so the ranks would differ. */
@@ -92,10 +94,61 @@ void dl_ranks_close(dl_ranks *r)
     if (!r) return;
     dl_group_destroy(r->group);
     for (size_t i = 1; i < r->n; i++) {
+        dl_inner_destroy(r->inners[i]);
         dl_model_destroy(r->models[i]);
         dl_backend_destroy(r->backends[i]);
     }
     free(r);
+}
+
+/* ---- the divided optimizer */
+
+static dl_inner_model inner_model(const dl_ranks *r, size_t i, const dl_setup *s)
+{
+    dl_inner_model model = {.hidden = dl_model_hidden(r->models[i]),
+                            .parameters = r->parameters[i],
+                            .gradients = r->gradients[i],
+                            .backend = r->backends[i],
+                            .pool = s->pool,
+                            .range = &r->bounds[i]};
+    model.tensors = dl_model_tensors(r->models[i], &model.n_tensors);
+    return model;
+}
+
+diloco_status dl_ranks_divide(dl_ranks *r, dl_inner **first, const dl_setup *s)
+{
+    const dl_inner_model whole = inner_model(r, 0, s);
+    diloco_status status = DILOCO_OK;
+    *first = NULL;
+    dl_inner_bounds(r->bounds, r->n, &s->config, &whole);
+    for (size_t i = 0; !status && i < r->n; i++) {
+        const dl_inner_model model = inner_model(r, i, s);
+        status = dl_inner_create(i ? &r->inners[i] : first, &s->config, &model);
+    }
+    if (!status) return DILOCO_OK;
+    dl_inner_destroy(*first);
+    *first = NULL;
+    return status;
+}
+
+dl_inner *dl_ranks_inner(const dl_ranks *r, size_t rank)
+{
+    return r->inners[rank];
+}
+
+/* Rank 0 has the whole gradient, so the norm has the bits of an optimizer that is not divided. */
+void dl_ranks_update(const dl_ranks *r, dl_inner *first, double lr)
+{
+    float *verdicts[DL_MAX_CARDS];
+    size_t bytes = 0;
+    dl_inner_judge(first);
+    for (size_t i = 0; i < r->n; i++)
+        verdicts[i] = dl_inner_verdict(i ? r->inners[i] : first, &bytes);
+    dl_group_broadcast(r->group, verdicts, bytes / sizeof(float));
+    dl_group_scatter(r->group, r->gradients, r->bounds);
+    for (size_t i = 0; i < r->n; i++)
+        dl_inner_update(i ? r->inners[i] : first, lr);
+    dl_group_gather(r->group, r->parameters, r->bounds);
 }
 
 size_t dl_ranks_count(const dl_ranks *r)

@@ -1,7 +1,8 @@
 /* ranks.h - the devices that train one replica together, by data parallelism.
  *
- * Rank 0 is the device, the model and the gradient of the setup. It alone has an optimizer, and the
- * run reads and writes its parameters alone. Each other rank has a device and a copy of the model:
+ * Rank 0 is the device, the model and the gradient of the setup. The run reads and writes its
+ * parameters alone. Rank 0 has the optimizer, unless trainer.zero_stage divides it among the ranks.
+ * Each other rank has a device and a copy of the model:
  *
  *     rank 0's parameters -> all ranks        so an exchange, a resume or a load needs nothing more
  *     micro-batch i       -> rank i mod n     the samples of a step are those of one device
@@ -48,6 +49,17 @@ DL_MUST_CHECK diloco_status dl_ranks_make_room(const dl_ranks *ranks, size_t ran
  * Returns the errors of dl_model_train. */
 DL_MUST_CHECK diloco_status dl_ranks_train(const dl_ranks *ranks, int64_t i, const void *inputs,
                                            const int32_t *targets, size_t rows, float scale);
+
+/* trainer.zero_stage = 1 divides the optimizer among the ranks. dl_ranks_divide creates one for
+ * each rank, with the vectors of its elements; *first is rank 0's, owned by the caller. Returns the
+ * errors of dl_inner_create; *first is then NULL. dl_ranks_inner returns that of another rank,
+ * borrowed.
+ * dl_ranks_update replaces dl_inner_step of *first: it queues the verdict of rank 0's gradient, the
+ * gradients to the ranks that update their elements, the updates, and the parameters to rank 0. */
+DL_MUST_CHECK diloco_status dl_ranks_divide(dl_ranks *ranks, dl_inner **first,
+                                            const dl_setup *setup);
+dl_inner *dl_ranks_inner(const dl_ranks *ranks, size_t rank);
+void dl_ranks_update(const dl_ranks *ranks, dl_inner *first, double lr);
 
 /* dl_ranks_wait waits for all devices. A caller that waits for rank 0 alone calls it before: else a
  * failed device would leave it waiting. Returns DILOCO_EIO if a device has failed. */

@@ -55,7 +55,7 @@ static diloco_status list_privates(replica *r)
 static dl_staged *on_device(const replica *r, size_t i)
 {
     const dl_staging *vectors = &r->base.step.vectors;
-    const bool apart = i < vectors->n && vectors->all[i].host != vectors->all[i].memory;
+    const bool apart = i < vectors->n && !dl_staged_is_shared(&vectors->all[i]);
     return apart ? &vectors->all[i] : NULL;
 }
 

@@ -12,11 +12,18 @@
 #include <diloco/tensor.h>
 #include <stdbool.h>
 
-/* One array in both places. */
-typedef struct dl_staged {
-    void *host, *memory; /* one, or owned and backend memory */
-    size_t bytes;
+/* Memory of a backend. */
+typedef struct dl_slice {
     dl_backend *backend; /* borrowed */
+    void *memory;
+    size_t bytes;
+} dl_slice;
+
+/* One array in both places; several devices may each have a slice of it. */
+typedef struct dl_staged {
+    void *host; /* owned, unless it is the memory of the only slice */
+    size_t bytes, n_slices;
+    dl_slice slices[DL_MAX_CARDS];
 } dl_staged;
 
 /* Zeroed except the backend, which is borrowed. */
@@ -29,7 +36,14 @@ typedef struct dl_staging {
 /* dl_staging_add makes a host place for `bytes` bytes of backend memory. A copy begins with zeros.
  * Returns DILOCO_ENOMEM; *host is then NULL. */
 DL_MUST_CHECK diloco_status dl_staging_add(dl_staging *s, void **host, void *memory, size_t bytes);
+/* dl_staging_add_slices makes a host place for n slices, one after the other, 1 <= n <=
+ * DL_MAX_CARDS. Returns DILOCO_ENOMEM; *host is then NULL. */
+DL_MUST_CHECK diloco_status dl_staging_add_slices(dl_staging *s, void **host,
+                                                  const dl_slice *slices, size_t n);
 void dl_staging_deinit(dl_staging *s); /* zeroed is fine */
+
+/* Returns true if the host uses the memory itself, so that a place is no copy. */
+bool dl_staged_is_shared(const dl_staged *staged);
 
 /* dl_staging_pull waits for the backend and brings all host places up to date. Returns DILOCO_EIO
  * if the device failed. */

@@ -39,6 +39,37 @@ TEST(host_places_follow_backend_memory_and_bring_changes_back)
         check_round_trip(dl_backend_name_at(i));
 }
 
+TEST(place_of_slices_on_two_backends_has_one_after_the_other)
+{
+    dl_backend *backends[2];
+    dl_slice slices[2];
+    void *host;
+    char out[4];
+    for (size_t i = 0; i < 2; i++) {
+        CHECK_OK(dl_backend_create(&backends[i], i ? "trap" : "cpu"));
+        slices[i] = (dl_slice){.backend = backends[i], .bytes = i ? 4 : 3};
+        CHECK_OK(dl_backend_alloc(backends[i], &slices[i].memory, slices[i].bytes));
+        dl_backend_copy_in(backends[i], slices[i].memory, i ? "defg" : "abc", slices[i].bytes);
+    }
+    dl_staging s = {.backend = backends[0]};
+    CHECK_OK(dl_staging_add_slices(&s, &host, slices, 2));
+    CHECK(host != slices[0].memory && !dl_staged_is_shared(&s.all[0]));
+    CHECK_OK(dl_staging_pull(&s));
+    CHECK_BYTES("abcdefg", host, 7);
+    memcpy(host, "ABCDEFG", 7);
+    dl_staging_push(&s);
+    dl_backend_copy_out(backends[1], out, slices[1].memory, 4);
+    CHECK_BYTES("DEFG", out, 4);
+    char filled[7];
+    CHECK_OK(dl_staging_fill(&s.all[0], filled));
+    CHECK_BYTES("ABCDEFG", filled, 7);
+    dl_staging_deinit(&s);
+    for (size_t i = 0; i < 2; i++) {
+        dl_backend_release(backends[i], slices[i].memory);
+        dl_backend_destroy(backends[i]);
+    }
+}
+
 TEST(a_device_for_the_run_is_there_where_the_host_may_not_touch_the_memory)
 {
     dl_backend *b;
@@ -88,5 +119,6 @@ TEST(a_pull_from_a_failed_device_returns_its_error)
 }
 
 TEST_MAIN(host_places_follow_backend_memory_and_bring_changes_back,
+          place_of_slices_on_two_backends_has_one_after_the_other,
           a_device_for_the_run_is_there_where_the_host_may_not_touch_the_memory,
           a_pull_from_a_failed_device_returns_its_error)

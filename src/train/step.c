@@ -58,7 +58,27 @@ diloco_status dl_step_init(dl_step *out, const dl_setup *s, bool data_parallel)
                                   .gradients = dl_model_gradients(s->model),
                                   .backend = s->backend,
                                   .pool = s->pool};
+    if (out->ranks && s->config.zero_stage) return dl_ranks_divide(out->ranks, &out->inner, s);
     return dl_inner_create(&out->inner, &s->config, &model);
+}
+
+/* Fills the parts of vector i on all devices that have one. Ranks have their elements in order, so
+ * together they are the vector of an optimizer that is not divided. Returns their number. */
+static size_t vector_slices(dl_slice *out, const dl_step *step, size_t i)
+{
+    const size_t n_ranks = dl_ranks_count(step->ranks);
+    size_t n = 0;
+    for (size_t rank = 0; rank < n_ranks; rank++) {
+        size_t count;
+        dl_inner *inner = rank ? dl_ranks_inner(step->ranks, rank) : step->inner;
+        if (!inner) continue; /* the optimizer is the first one's alone */
+        float *vector = dl_inner_vector(inner, i, &count);
+        out[n++] =
+            (dl_slice){.backend = rank ? dl_ranks_backend(step->ranks, rank) : step->setup->backend,
+                       .memory = vector,
+                       .bytes = count * sizeof *vector};
+    }
+    return n;
 }
 
 diloco_status dl_step_list(dl_step *step, dl_private *out, size_t cap, size_t *n, bool f32)
@@ -66,14 +86,14 @@ diloco_status dl_step_list(dl_step *step, dl_private *out, size_t cap, size_t *n
     *n = 0;
     step->vectors.backend = step->setup->backend;
     for (size_t i = 0; step->inner && i < dl_inner_n_vectors(step->inner); i++) {
-        size_t count;
+        dl_slice slices[DL_MAX_CARDS];
         dl_private *p = &out[*n];
         DL_ASSERT(*n < cap);
-        float *vector = dl_inner_vector(step->inner, i, &count);
-        *p = (dl_private){.name = dl_inner_vector_name(step->inner, i),
-                          .len = count * sizeof *vector,
-                          .f32 = f32};
-        DL_TRY(dl_staging_add(&step->vectors, &p->data, vector, p->len));
+        *p = (dl_private){.name = dl_inner_vector_name(step->inner, i), .f32 = f32};
+        const size_t n_slices = vector_slices(slices, step, i);
+        for (size_t k = 0; k < n_slices; k++)
+            p->len += slices[k].bytes;
+        DL_TRY(dl_staging_add_slices(&step->vectors, &p->data, slices, n_slices));
         ++*n;
     }
     return DILOCO_OK;
@@ -198,7 +218,10 @@ static diloco_status clip(double *norm, const dl_step *step)
 static diloco_status apply(double *norm, dl_step *step, double lr)
 {
     if (!step->inner) return clip(norm, step);
-    DL_TRY(dl_inner_step(step->inner, lr));
+    if (step->ranks && step->setup->config.zero_stage)
+        dl_ranks_update(step->ranks, step->inner, lr);
+    else
+        DL_TRY(dl_inner_step(step->inner, lr));
     DL_TRY(wait_for_ranks(step));
     return dl_inner_norm(step->inner, norm);
 }

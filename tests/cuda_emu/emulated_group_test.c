@@ -205,6 +205,32 @@ TEST(part_is_added_after_its_mark_and_before_later_work)
     }
 }
 
+/* Bounds leave rank 1 nothing. */
+TEST(scatter_gives_each_rank_its_elements_and_a_gather_brings_them_back)
+{
+    static const size_t bounds[N + 1] = {0, 400, 400, COUNT};
+    for (size_t way = 0; way < EMULATED_WAYS; way++) {
+        cards c = {0};
+        float values[COUNT];
+        emulated_setup setup = emulated_way(way);
+        setup.devices = N;
+        emulated_configure(&setup);
+        CHECK_OK(open_cards(&c));
+        dl_group_scatter(c.group, c.arrays, bounds);
+        dl_backend_zero(c.backends[0], c.arrays[0], COUNT * sizeof(float));
+        dl_backend_copy_out(c.backends[2], values, c.arrays[2], sizeof values);
+        for (size_t k = 0; k < COUNT; k++)
+            CHECK(values[k] == value_of(k < 400 ? 2 : 0, k));
+        dl_group_gather(c.group, c.arrays, bounds);
+        dl_backend_copy_out(c.backends[0], values, c.arrays[0], sizeof values);
+        for (size_t k = 0; k < COUNT; k++)
+            CHECK(values[k] == (k < 400 ? 0 : value_of(0, k)));
+        check_array(&c, 1, 1, 2000);
+        CHECK_OK(dl_group_wait(c.group));
+        close_cards(&c);
+    }
+}
+
 TEST(group_is_refused_without_the_library_and_with_one_card_twice)
 {
     cards c = {0};
@@ -264,5 +290,6 @@ TEST_MAIN(sum_goes_to_the_first_device_and_a_broadcast_comes_from_it,
           device_cannot_use_the_memory_of_another,
           copy_that_would_wait_for_one_device_waits_for_all_after_a_collective,
           part_is_added_after_its_mark_and_before_later_work,
+          scatter_gives_each_rank_its_elements_and_a_gather_brings_them_back,
           group_is_refused_without_the_library_and_with_one_card_twice,
           each_failing_call_ends_the_collectives_of_all_devices)

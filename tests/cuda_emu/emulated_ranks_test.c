@@ -160,6 +160,84 @@ TEST(gradients_that_are_added_in_parts_of_any_size_have_the_bits_of_one_sum)
     }
 }
 
+/* Trains on some devices with the optimizer on the first one, or divided. */
+static outcome train_divided(const char *device, const char *optimizer, bool divided, size_t way)
+{
+    emulated_setup setup = emulated_way(way);
+    dl_config *config = config_on("diloco", device, "4");
+    set(config, "parameters.model.layers", "2");
+    set(config, "trainer.optimizer", optimizer);
+    set(config, "trainer.gradient_clip", "0.5"); /* below each norm */
+    set(config, "trainer.proximal_mu", "0.01");
+    set(config, "trainer.gradient_bucket_bytes", "3000");
+    set(config, "trainer.zero_stage", divided ? "1" : "0");
+    setup.devices = MOST_DEVICES;
+    emulated_configure(&setup);
+    outcome out = train(config, false);
+    free(config);
+    return out;
+}
+
+TEST(optimizer_that_is_divided_among_devices_has_the_bits_of_one)
+{
+    static const char *const rows[][2] = {{"cuda:0,1", "adamw"},
+                                          {"cuda:2,0,3,1", "muon"},
+                                          {"cuda:2,0,3,1", "qhadamw"},
+                                          {"cuda:1,0", "rmsprop"},
+                                          {"cuda:0,1", "sgd"}};
+    for (size_t k = 0; k < sizeof rows / sizeof rows[0]; k++) {
+        const outcome one = train_divided(rows[k][0], rows[k][1], false, 0);
+        for (size_t way = k; way < EMULATED_WAYS * emulated_seeds(1); way += 4) {
+            const outcome all = train_divided(rows[k][0], rows[k][1], true, way);
+            check_same(&one, &all);
+            free(all.parameters);
+        }
+        CHECK(one.facts[0].grad_norm > 0.5);
+        free(one.parameters);
+    }
+}
+
+static diloco_status train_run(const dl_config *config, fixture_record *record)
+{
+    diloco_train_hooks hooks = {.on_progress = fixture_on_progress,
+                                .on_record = fixture_on_record,
+                                .user = record,
+                                .stop = &record->stop};
+    return diloco_train(config, "r0", &hooks);
+}
+
+/* The private state is the same, so each may resume what another saved. */
+static const struct resume {
+    const char *optimizer, *zero; /* zero: of the second part; the first has 1 */
+} resumes[] = {{"adamw", "1"}, {"muon", "1"}, {"adamw", "0"}};
+
+static void check_divided_resume(const struct resume *r)
+{
+    size_t n;
+    fixture_record whole = {0}, first = {.stop_at = 6}, second = {0};
+    dl_config *a = config_on("diloco", "cuda:0,1", "4"), *b = config_on("diloco", "cuda:0,1", "4");
+    set(a, "trainer.optimizer", r->optimizer);
+    set(b, "trainer.optimizer", r->optimizer);
+    set(b, "trainer.zero_stage", "1");
+    begin(1);
+    CHECK_OK(train_run(a, &whole));
+    CHECK_STATUS(DILOCO_EINTERRUPTED, train_run(b, &first));
+    set(b, "trainer.zero_stage", r->zero);
+    CHECK_OK(train_run(b, &second));
+    CHECK_INT(6, fixture_count(&first, "step"));
+    float *expected = fixture_theta(a, &n), *theta = fixture_theta(b, &n);
+    CHECK_BYTES(expected, theta, n * sizeof *theta);
+    free(expected), free(theta);
+    fixture_record_free(&whole), fixture_record_free(&first), fixture_record_free(&second);
+    free(a), free(b);
+}
+
+TEST(run_with_a_divided_optimizer_resumes_bitwise_also_with_one_that_is_not)
+{
+    for (size_t i = 0; i < sizeof resumes / sizeof resumes[0]; i++)
+        check_divided_resume(&resumes[i]);
+}
+
 TEST(several_devices_train_as_one_with_the_same_micro_batches)
 {
     static const char *const rows[][3] = {
@@ -177,15 +255,6 @@ TEST(several_devices_train_as_one_with_the_same_micro_batches)
         CHECK_NEAR(0, fixture_distance(o[0].parameters, o[1].parameters, o[0].n), 1e-5);
         free(o[0].parameters), free(o[1].parameters);
     }
-}
-
-static diloco_status train_run(const dl_config *config, fixture_record *record)
-{
-    diloco_train_hooks hooks = {.on_progress = fixture_on_progress,
-                                .on_record = fixture_on_record,
-                                .user = record,
-                                .stop = &record->stop};
-    return diloco_train(config, "r0", &hooks);
 }
 
 TEST(run_on_two_devices_that_was_stopped_resumes_bitwise)
@@ -280,37 +349,47 @@ TEST(step_with_full_pinned_memory_has_the_loss_of_another)
 
 /* One call of the driver or of the library fails, up to the end of a step. The step or an earlier
  * call fails, and waits for no device. In every second case the step also waits before it copies a
- * micro-batch to the second device. */
+ * micro-batch to the second device. Returns whether the call was reached. */
+static bool fails_at(const dl_config *config, uint64_t at)
+{
+    dl_setup s;
+    dl_step step;
+    dl_step_facts facts;
+    void *memory = NULL;
+    emulated_configure(&(emulated_setup){
+        .seed = at, .devices = 2, .fail_at = at, .fail_with = DL_CUDA_LAUNCH_FAILED});
+    diloco_status status = dl_setup_open(&s, config, 1, (size_t)config->batch_size);
+    if (!status) {
+        fixture_initial(&s);
+        status = dl_step_init(&step, &s, false);
+        if (!status && at % 2 == 0) status = fill_stage(&memory, &step);
+        if (!status) status = dl_step_take(&facts, &step, 0, 0, 1e-3);
+        CHECK((emulated_calls() < at) == !status);
+        if (memory) dl_backend_release(dl_ranks_backend(step.ranks, 1), memory);
+        dl_step_deinit(&step);
+        dl_setup_close(&s);
+    }
+    CHECK_INT(0, emulated_communicators());
+    return emulated_calls() >= at;
+}
+
+/* Also with gradients in parts and a divided optimizer. */
 TEST(failing_call_fails_the_step_and_leaves_no_device_waiting)
 {
-    dl_config *config = config_on("diloco", "cuda:0,1", "2");
-    bool failed = true;
-    for (uint64_t at = 1; failed; at += 13) {
-        dl_setup s;
-        dl_step step;
-        dl_step_facts facts;
-        void *memory = NULL;
-        emulated_configure(&(emulated_setup){
-            .seed = at, .devices = 2, .fail_at = at, .fail_with = DL_CUDA_LAUNCH_FAILED});
-        diloco_status status = dl_setup_open(&s, config, 1, (size_t)config->batch_size);
-        if (!status) {
-            fixture_initial(&s);
-            status = dl_step_init(&step, &s, false);
-            if (!status && at % 2 == 0) status = fill_stage(&memory, &step);
-            if (!status) status = dl_step_take(&facts, &step, 0, 0, 1e-3);
-            CHECK((emulated_calls() < at) == !status);
-            if (memory) dl_backend_release(dl_ranks_backend(step.ranks, 1), memory);
-            dl_step_deinit(&step);
-            dl_setup_close(&s);
+    for (size_t divided = 0; divided < 2; divided++) {
+        dl_config *config = config_on("diloco", "cuda:0,1", "2");
+        if (divided) set(config, "trainer.gradient_bucket_bytes", "3000");
+        if (divided) set(config, "trainer.zero_stage", "1");
+        for (uint64_t at = 1; fails_at(config, at); at += 13) {
         }
-        failed = emulated_calls() >= at;
-        CHECK_INT(0, emulated_communicators());
+        free(config);
     }
-    free(config);
 }
 
 TEST_MAIN(two_devices_have_the_gradient_of_one_with_two_micro_batches,
           gradients_that_are_added_in_parts_of_any_size_have_the_bits_of_one_sum,
+          optimizer_that_is_divided_among_devices_has_the_bits_of_one,
+          run_with_a_divided_optimizer_resumes_bitwise_also_with_one_that_is_not,
           several_devices_train_as_one_with_the_same_micro_batches,
           run_on_two_devices_that_was_stopped_resumes_bitwise,
           run_that_resumes_on_another_number_of_devices_warns,

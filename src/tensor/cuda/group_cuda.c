@@ -218,6 +218,30 @@ static bool prepare_beside(dl_group *g, size_t mark)
     return !g->failed;
 }
 
+/* Queues the copies of scatter, or of gather, which go the other way. */
+static void divide(dl_group *g, float *const *arrays, const size_t *bounds, bool gathers)
+{
+    int result = DL_NCCL_SUCCESS;
+    if (!prepare(g) || !check(g, g->api.begin(), "ncclGroupStart")) return;
+    for (size_t i = 1; !result && i < g->n; i++) {
+        float *first = arrays[0] + bounds[i], *other = arrays[i] + bounds[i];
+        const size_t n = bounds[i + 1] - bounds[i];
+        result = gathers ? move(g, 0, first, i, other, n) : move(g, i, other, 0, first, n);
+    }
+    const int ended = g->api.end();
+    check(g, result ? result : ended, "ncclSend");
+}
+
+void dl_group_scatter(dl_group *g, float *const *arrays, const size_t *bounds)
+{
+    divide(g, arrays, bounds, false);
+}
+
+void dl_group_gather(dl_group *g, float *const *arrays, const size_t *bounds)
+{
+    divide(g, arrays, bounds, true);
+}
+
 void dl_group_mark(dl_group *g, size_t i, size_t mark)
 {
     DL_ASSERT(mark < DL_GROUP_MARKS);
