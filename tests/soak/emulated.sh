@@ -7,7 +7,7 @@
 # older than its program or the device's.
 set -eu
 suites="emulated_kernels_test emulated_attention_test emulated_model_test emulated_group_test emulated_self_test"
-trainers="emulated_train_test emulated_ranks_test train_step_on_emulated"
+trainers="emulated_train_test emulated_ranks_test emulated_failures_test train_step_on_emulated"
 
 # --one SUITE SEED SEEDS: a process of xargs. The last lines of a failed suite are printed with its
 # seeds.
