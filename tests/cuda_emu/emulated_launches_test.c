@@ -69,7 +69,7 @@ TEST(sequence_that_comes_again_is_one_call_with_the_bits_of_single_launches)
  * are kept. */
 TEST(more_sequences_than_graphs_are_kept_run_with_the_same_bits)
 {
-    enum { LENGTHS = 12, TURNS = 3 };
+    enum { LENGTHS = 40, TURNS = 3 };
     float want[N], got[N] = {0};
     for (int graphs = 0; graphs < 2; graphs++) {
         void *y;
@@ -83,7 +83,7 @@ TEST(more_sequences_than_graphs_are_kept_run_with_the_same_bits)
             for (int length = 8; length < 8 + LENGTHS; length++) {
                 for (int k = 0; k < length; k++) {
                     const dl_cuda_blend_arguments a = {
-                        .y = y, .x = y, .n = N, .a = 0.25f * (float)turn, .b = 0.75f};
+                        .y = y, .x = y, .n = N, .a = 0.01f * (float)turn, .b = 0.99f};
                     dl_backend_cuda_launch(b, &(dl_cuda_launch){"dl_muon_blend", N, &a, sizeof a});
                 }
                 dl_backend_submit(b);
