@@ -61,8 +61,7 @@
     X(INT(1, 1e9), accumulation, "trainer.gradient_accumulation_steps", "1", "micro-batches", DL_OPTION_AGREE, \
       "Micro-batches in a step.") \
     X(INT(0, DL_BIG), gradient_bucket_bytes, "trainer.gradient_bucket_bytes", "0", "bytes", 0, \
-      "Several cards: gradients that are added at once, while the backward pass computes others; at most 16 parts are made. 0: all are added after the backward pass. The bits are the same. Not yet run on cards.", \
-      .example = "33554432") \
+      "Several cards: gradients that are added at once, while the backward pass computes others; at most 16 parts are made. 0: all are added after the backward pass. The bits are the same. Not yet run on cards.") \
     X(INT(0, 1), zero_stage, "trainer.zero_stage", "0", "", 0, \
       "Several cards: 1 divides the inner optimizer's state among them (ZeRO-1, 1910.02054), 0 keeps it on the first. The bits are the same. Not yet run on cards.") \
     X(NAME, optimizer, "trainer.optimizer", "adamw", "", DL_OPTION_AGREE, \
