@@ -19,7 +19,7 @@ extern "C" {
 typedef enum emulated_when {
     EMULATED_LAZY,  /* only when it is waited for, and then no more than that wait needs */
     EMULATED_EAGER, /* at once */
-    EMULATED_RANDOM /* some of its work after any call */
+    EMULATED_RANDOM /* some of its work after any call; a stream in three is lazy, by seed */
 } emulated_when;
 
 /* In which order do the blocks of a launch run, and the threads of a block between barriers? Each

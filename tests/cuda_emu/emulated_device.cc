@@ -122,6 +122,7 @@ static void launch(const emulated_request &r)
 static std::map<uint64_t, std::deque<emulated_request>> streams;
 static std::map<uint64_t, uint64_t> device_of; /* by stream */
 static std::map<uint64_t, uint64_t> recorded;  /* times, by event */
+static std::map<uint64_t, bool> is_lazy;       /* by stream, for EMULATED_RANDOM */
 static uint64_t next_stream = 1;
 
 static void work(const emulated_request &r)
@@ -233,7 +234,8 @@ static void wait_for(std::deque<emulated_request> &queue)
 static void some_work()
 {
     for (auto &s : streams)
-        if (setup.when == EMULATED_EAGER || (setup.when == EMULATED_RANDOM && next_random() % 2))
+        if (setup.when == EMULATED_EAGER ||
+            (setup.when == EMULATED_RANDOM && !is_lazy[s.first] && next_random() % 2))
             work_off(s.second, setup.when == EMULATED_EAGER
                                    ? SIZE_MAX
                                    : next_random() % (s.second.size() + 1));
@@ -331,6 +333,7 @@ static int answer(const emulated_request &r, uint64_t *value)
         *value = next_stream++;
         streams[*value];
         device_of[*value] = r.device;
+        is_lazy[*value] = next_random() % 3 == 0;
         return 0;
     case EMULATED_STREAM_DESTROY:
         if (!streams.count(r.stream)) return INVALID_VALUE;

@@ -124,6 +124,7 @@ static outcome train_in_parts(const char *device, const char *bytes, bool frozen
     dl_config *config = config_on("diloco", device, "4");
     set(config, "parameters.model.layers", "2");
     set(config, "trainer.gradient_bucket_bytes", bytes);
+    setup.seed += 100 * way; /* other streams are lazy */
     if (frozen) set(config, "parameters.model.frozen", "model.layers.1.mlp, model.norm");
     setup.devices = MOST_DEVICES;
     emulated_configure(&setup);
