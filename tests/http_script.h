@@ -2,7 +2,8 @@
  * a script, for any client: it records the client's requests. Header only.
  *
  * An answer is the raw bytes. After a leading '!' the connection is closed after them (so a
- * body can be cut), "!" alone closes without a word; "?" never answers. Past the end of the
+ * body can be cut), "!" alone closes without a word; "?" never answers. After '=' and four digits
+ * there are as many bytes, which may be zero. Past the end of the
  * script every request gets a 500. One thread over poll(2). */
 #ifndef DL_TESTS_HTTP_SCRIPT_H
 #define DL_TESTS_HTTP_SCRIPT_H
@@ -64,8 +65,14 @@ static inline bool script_answer(http_script *s, size_t i)
                              : "HTTP/1.1 500 Off the script\r\nContent-Length: 0\r\n\r\n";
     bool cut = *answer == '!';
     if (*answer == '?') return true;
-    if (cut) answer++;
-    for (size_t left = strlen(answer); left > 0;) {
+    size_t left = strlen(answer);
+    if (cut) answer++, left--;
+    if (*answer == '=') {
+        const char digits[5] = {answer[1], answer[2], answer[3], answer[4]};
+        left = strtoul(digits, NULL, 10);
+        answer += 5;
+    }
+    while (left > 0) {
         ssize_t n = send(s->fds[i].fd, answer, left, MSG_NOSIGNAL);
         if (n <= 0) break;
         answer += n;

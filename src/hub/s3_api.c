@@ -289,6 +289,18 @@ static bool is_published_by_pointer(const char *key)
     return !strncmp(key, ".b/", 3) || strstr(key, "/.b/");
 }
 
+/* No such object exists. Any client may have stored a pointer to one, and readers follow it. An
+ * error other than 404 would stop them. */
+static dl_response hidden(dl_http_request *r)
+{
+    if (!strcmp(r->method, "GET") || !strcmp(r->method, "HEAD"))
+        return dl_refuse(r, 404, "NoSuchKey", "there is no such object");
+    if (!strcmp(r->method, "DELETE")) return dl_response_empty(204);
+    return dl_refuse(r, 400, "InvalidArgument",
+                     "a hub stores no object below .b/: use the hub's own http url, or remove "
+                     "halves=yes and raise part_mib to half of the largest object");
+}
+
 /* Check the path, then the features, then the bucket. So a request that a hub does not support
  * gets the same reply whether the bucket exists or not. */
 dl_response dl_hub_s3_begin(dl_http_request *r)
@@ -297,10 +309,7 @@ dl_response dl_hub_s3_begin(dl_http_request *r)
     if (!*path && strcmp(r->method, "GET") == 0) return dl_hub_s3_list_buckets(r);
     if (!dl_request_bucket(r, path, &r->key))
         return dl_refuse(r, 400, "InvalidBucketName", "that is not the name of a bucket");
-    if (is_published_by_pointer(r->key))
-        return dl_refuse(r, 400, "InvalidArgument",
-                         "a hub stores no object below .b/: use the hub's own http url, or remove "
-                         "halves=yes and raise part_mib to half of the largest object");
+    if (is_published_by_pointer(r->key)) return hidden(r);
     if (*r->key && !dl_store_key_ok(r->key))
         return dl_refuse(r, 400, "InvalidArgument",
                          "a key is 1 to %d bytes in components of letters, digits and ._=- that do "

@@ -113,6 +113,11 @@ TEST(key_of_an_object_that_a_pointer_publishes_is_refused_with_advice)
     const char *other = s3_ask((s3){.method = "PUT", .path = "/bkt/run/.c/1", .body = "x"});
     CHECK_INT(400, status_of(other));
     CHECK_CONTAINS("that do not begin with a dot", inside(other, "Message"));
+    /* Any client may have stored a pointer. Its readers find that its object does not exist. */
+    CHECK_INT(404, S3(.method = "GET", .path = "/bkt/run/.b/log/1/00"));
+    CHECK_INT(404, S3(.method = "HEAD", .path = "/bkt/run/.b/log/1/00"));
+    CHECK_INT(204, S3(.method = "DELETE", .path = "/bkt/run/.b/log/1/00"));
+    CHECK_INT(404, S3(.method = "GET", .path = "/no-bkt/.b/log/1/00"));
     fixture_stop();
 }
 

@@ -7,7 +7,8 @@
  *
  *  1. at a key there is at any moment nothing, a small object, or a pointer whose object is
  *     whole and never changes;
- *  2. a pointer leads only to .b/<its own key>/, whichever writer made it;
+ *  2. a pointer leads only to .b/<its own key>/, whichever writer made it; one that leads to
+ *     nothing is damage, because it is created last and removed first;
  *  3. bytes that would be taken for a pointer are themselves stored by pointer;
  *  4. a listing shows the keys, with the true lengths, and never .b/ (no key begins with a dot).
  *
@@ -365,6 +366,20 @@ static diloco_status check_piece(void *context, const void *data, size_t len)
     return c->sink.piece(c->sink.context, data, len);
 }
 
+/* The object that a pointer names does not exist. A writer creates the pointer after the object and
+ * removes it before, so one that is still there is damaged, or any writer's junk. If it counted as
+ * absent, no reader would have it and no writer could create its name. */
+static diloco_status leads_nowhere(dl_bucket *b, const char *key, const dl_pointer *pointer,
+                                   dl_time until)
+{
+    dl_bulk_look now;
+    DL_TRY(dl_bulk_look_at(b, key, &now, until));
+    if (!now.is_pointer || memcmp(now.pointer.id, pointer->id, sizeof pointer->id) != 0)
+        return dl_fail(DILOCO_ENOENT, "%s is not in %s", key, b->label);
+    return dl_fail(DILOCO_EPROTO, "%s in %s: its pointer names an object that does not exist", key,
+                   b->label);
+}
+
 /* The digest is known only at the end, after the caller has the bytes. A mismatch is an error of
  * the whole read. */
 static diloco_status read_bulk(dl_bucket *b, const char *key, const dl_pointer *pointer,
@@ -375,7 +390,9 @@ static diloco_status read_bulk(dl_bucket *b, const char *key, const dl_pointer *
     dl_sink checked = {&c, check_begin, check_piece};
     name_of(name, key, pointer);
     dl_digest_begin(&c.digest);
-    DL_TRY(dl_bucket_read_plain(b, name, NULL, checked, until));
+    const diloco_status status = dl_bucket_read_plain(b, name, NULL, checked, until);
+    if (status == DILOCO_ENOENT) return leads_nowhere(b, key, pointer, until);
+    DL_TRY(status);
     if (!dl_hash_equal(dl_digest_end(&c.digest), pointer->digest))
         return dl_fail(DILOCO_EPROTO, "%s in %s: its bulk does not have the digest of its pointer",
                        key, b->label);
