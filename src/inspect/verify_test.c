@@ -403,6 +403,11 @@ TEST(a_damaged_or_missing_entry_is_named)
     write_file(o.path, foreign.bytes, foreign.len);
     free(foreign.bytes);
     must_name(&o, DILOCO_EPROTO, "entry 1: prev"); /* entry 0 is void, and the run has continued */
+    o = keep("log/0000000003.json");
+    foreign = keep("log/0000000001.json");
+    write_file(o.path, foreign.bytes, foreign.len);
+    free(foreign.bytes);
+    must_name(&o, DILOCO_EPROTO, "entry 3 is void: its number"); /* not 1, as its text says */
 }
 
 static diloco_status on_void(void *user, const diloco_log_entry *e)

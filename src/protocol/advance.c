@@ -137,8 +137,10 @@ dl_request dl_apply_abort(dl_machine *m)
     return apply_abort(m, true);
 }
 
+/* Its name says which entry it is. Its text may say another number, and that may be the reason. */
 static dl_request apply_void(dl_machine *m, const char *why, bool false_claim)
 {
+    m->applying.entry.entry = dl_open_entry(m);
     dl_machine_note(m, (dl_note){.kind = DL_NOTE_VOID,
                                  .entry = &m->applying.entry,
                                  .text = why,
