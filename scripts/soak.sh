@@ -1,8 +1,8 @@
 #!/bin/sh
 # soak.sh BUILD: checks that take longer than tests may. First a build without network stores and
-# one without C++, the whole matrix, and a covering set of it trained. Then 100,000 objects of a
-# writer without a key, members 100 ms apart, and DiLoCo against synchronous training (where
-# DILOCO_DATA is).
+# one without C++, the whole matrix, and a covering set of it trained. Then each kind of objects
+# of a writer without a key, and 100,000 of them. Then members 100 ms apart, and DiLoCo against
+# synchronous training (where DILOCO_DATA is).
 # Then the suites of the emulated device under EMULATED_SEEDS (100) orders of its work, and the tests
 # under SHAKE_SEEDS (3) timings of other machines (tests/shake/shake.c). Then every parser fuzzed for
 # FUZZ_SECONDS (300). Then cluster simulations: 2,000 seeds of 64 replicas, 200 of 256 and 20 of 1,000
@@ -33,8 +33,8 @@ step "the whole matrix"
 "$build/tests/matrix_test" --all
 step "a covering set of it, trained"
 python3 tests/matrix/cells.py "$build/diloco" "$build/tests/matrix_test" --verbose
-step "a writer without a key, and 100,000 objects under one prefix"
-sh tests/e2e/intruder.sh "$build/diloco" crowd
+step "a writer without a key: each kind of objects alone, and 100,000 under one prefix"
+for part in kinds crowd; do sh tests/e2e/intruder.sh "$build/diloco" $part; done
 step "members that read from each other, 100 ms apart"
 sh tests/soak/peers_wan.sh "$build/diloco" "$build/tests/wan" || [ $? = 77 ]
 step "four replicas and synchronous training on as many tokens"

@@ -7,7 +7,9 @@ somewhere in the tree;
 relative links lead to files, and to a heading or an anchor there. The rules of docs/protocol.md have
 anchors, and the files that it names exist. A function in brackets after such a file is defined there (a note of
 several words is no function). The terms of docs/glossary.md are in order. docs/README.md links every
-other page. Names in backquotes in src/*/README.md are files of that folder."""
+other page. Names in backquotes in src/*/README.md are files of that folder. A writer without a key
+(tests/hostile/plant.py) puts objects under each name of docs/formats.md and of `src/store/run_keys.c`."""
+import importlib.util
 import pathlib
 import re
 import sys
@@ -165,6 +167,35 @@ def security_problems():
                         yield f"docs/security.md: intruder.sh has no scenario {name}"
 
 
-found = [*problems(), *place_problems(), *rule_problems(), *manual_problems(), *room_problems(), *glossary_problems(), *index_problems(), *walk_problems(), *security_problems()]
+KEY = re.compile(r"`((?:\.?[a-z]+\d?/[^`]*<|[a-z]+/[a-z.]+(?=`)|\w+\.json(?=`))[^`]*)`")
+LIFE = r"[\w-]+\.\d{4,7}"
+PARTS = {"<life>": LIFE, "<owner>": LIFE, "<planner>": LIFE, "<e>": r"\d+", "<round>": r"\d+", "<key>": ".+", "…": ".+"}
+
+
+def key_problems():
+    """Names of objects, by docs/formats.md and by the stores, that tests/hostile/plant.py does not try."""
+    spec = importlib.util.spec_from_file_location("plant", ROOT / "tests/hostile/plant.py")
+    plant = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(plant)
+    keys = list(plant.all_names())
+    page = (ROOT / "docs/formats.md").read_text()
+    places = re.findall(r"^\| ([^|]*) \|", page, re.M) + re.findall(r"^##+ (.*)$", page, re.M)
+    places += re.findall(r"is stored as (`[^`]*`)", page)
+    names = sorted({name for place in places for name in KEY.findall(place)})
+    if len(names) < 30:
+        yield f"docs/formats.md: {len(names)} names of objects are fewer than 30"
+    for name in names:
+        form = "".join(PARTS.get(part, r"[\w-]+") if part[:1] in ("<", "…") else re.escape(part)
+                       for part in re.split(r"(<[^>]*>|…)", name))
+        if not any(re.fullmatch(form, key) for key in keys):
+            yield f"docs/formats.md: tests/hostile/plant.py puts no object at {name}"
+    table = re.search(r"patterns\[\] = \{(.*?)\};", (ROOT / "src/store/run_keys.c").read_text(), re.S)
+    for name in re.findall(r'"([^"]+)"', table[1]):
+        form = name.replace(".", r"\.").replace("*", "[^/]+").replace("@", r"[^/]+\.[^/]+").replace("#", r"\d+")
+        if not any(re.fullmatch(form, key) for key in keys):
+            yield f"src/store/run_keys.c: tests/hostile/plant.py puts no object at {name}"
+
+
+found = [*problems(), *key_problems(), *place_problems(), *rule_problems(), *manual_problems(), *room_problems(), *glossary_problems(), *index_problems(), *walk_problems(), *security_problems()]
 print("\n".join(found + [f"{len(found)} problems in the documentation"]))
 sys.exit(1 if found else 0)

@@ -1,18 +1,23 @@
 #!/bin/sh
 # A writer without a key, in a run of keys (tests/hostile/plant.py): it puts objects of every kind
-# under names of every pattern, in a folder, at a hub, and in a bucket of the hub's S3 side. The run
-# is stopped, they are put, and it continues to its end. Others are put while it runs and a third
-# replica joins. status, log, verify and the hub's pages read it. SWM-28
+# under names of every pattern, in a folder, at a hub, and in a bucket of the hub's S3 side. They are
+# put into a run that has begun, and which a replica then joins. They are put again before it restarts.
+# status, log, verify and the hub's pages read it. Without keys any process can be r0, and junk at its
+# names fences it, so there they have other names. SWM-28
 #
-# A part after the program selects scenarios: closed, rosters or hub, which are tests of their own; or
-# crowd, which puts 100,000 objects and nothing else (scripts/soak.sh). Without one it runs the three.
+# A part after the program selects scenarios. Three are tests of their own: closed, rosters and hub.
+# Two take long (scripts/soak.sh): kinds puts each kind of objects alone, and crowd 100,000 objects.
+# Without a part it runs the three.
 . "$(dirname "$0")/lib.sh"
 export XDG_CONFIG_HOME="$work/config"
 expect 0 diloco id
 key=$(cat out)
 printf 'r0 %s\nr1 %s\n' "$key" "$key" >members
-expect 0 env XDG_CONFIG_HOME="$work/joiner" diloco id
-printf 'r0 %s\nr1 %s\nr2 %s\n' "$key" "$key" "$(cat out)" >three
+# The replicas that join, one after another.
+for n in 1 2 3 4 5 6 7 8 9 10; do
+    expect 0 env XDG_CONFIG_HOME="$work/joiner$n" diloco id
+    printf 'r%s %s\n' $((n + 1)) "$(cat out)" >>members
+done
 printf 'AKIDHUB a-secret-of-the-hub\n' >keys
 sed -i 's/^rounds = 6/rounds = 8/; s/^local_steps_per_round = 20/local_steps_per_round = 5/' tiny.toml
 plant="python3 $project/tests/hostile/plant.py"
@@ -32,84 +37,128 @@ start_hubs() {
     export S3_TEST_ENDPOINT="$served"
 }
 
-# Every reader reads the run, which has N entries. An audit accepts it: entries that are not a
-# committer's are void, and valid ones follow them.
-all_read() { # URL N
-    expect 0 diloco status "$1" --json
-    [ "$(json entries <out)" = "$2" ] || fail "$1: not all entries: $(cat out)"
-    expect 0 diloco status "$1"
-    expect 0 diloco log "$1"
-    expect 0 diloco verify "$1"
+# Every reader reads the run. An audit accepts it: entries that are not a committer's are void, and
+# valid ones follow them. status looks for heartbeats for some seconds, so the others do not wait for it.
+audit() {
+    expect 0 diloco log "$url"
+    expect 0 diloco verify "$url"
+}
+look() { # the run may continue meanwhile
+    diloco status "$url" >"status.$1" 2>&1 &
+    looks="$looks $!:$1"
+}
+all_read() {
+    look end
+    audit
+    in_log=$(ls "$folder/log" | sed -n '$s/^0*\(.*\)[.]json/\1/p')
+    expect 0 diloco status "$url" --json
+    [ "$(json entries <out)" = $((in_log + 1)) ] || fail "$url: not all entries: $(cat out)"
+    for one in $looks; do
+        wait "${one%%:*}" || fail "$name: status: $(cat "status.${one#*:}")"
+    done
+}
+pages() {
+    for page in "status.json?run=$name" "list?run=$name" metrics .page/runs ".page/run?run=$name" \
+        ".page/entries?run=$name" ".page/settings?run=$name"; do
+        expect 0 curl -fsS --max-time 120 "$hub/$page"
+    done
 }
 
-# intrude NAME KIND WHERE ROSTER SETTING…: a scenario, in a folder and a process of its own.
-intrude() {
-    name=$1 kind=$2 where=$3 roster=$4
-    shift 4
+# enter NAME WHERE ROSTER SETTING…: a folder and a process of its own for a scenario. Its run is at
+# $url and in $folder, and has more rounds than any scenario lasts.
+enter() {
+    name=$1 where=$2 roster=$3
+    started='' looks='' number=0
+    shift 3
     mkdir "$name"
     cd "$name"
     trap clean_up_own EXIT
-    cp ../tiny.toml ../text.txt ../members ../three .
-    writer=
+    cp ../tiny.toml ../text.txt ../members .
+    sed -i "s/^rounds = 8/rounds = 100000/" tiny.toml
+    at='' writer=''
     case $where in
     folder) url=$PWD/run folder=$url ;;
     hub) url=$hub/$name folder=../hub/$name writer=$url ;;
     s3)
-        url="s3://$name/deep?endpoint=$S3_TEST_ENDPOINT" folder=../s3/$name/deep writer=s3:/$name
+        url="s3://$name/deep?endpoint=$S3_TEST_ENDPOINT" folder=../s3/$name/deep writer=s3:/$name at=deep
         python3 "$project/tests/servers/s3_admin.py" PUT "/$name"
         ;;
     esac
-    set -- train tiny.toml --store "$url" --set run.state_dir=state --quiet --set run.roster="$roster" \
-        "$@"
-    [ "$roster" != closed ] || set -- "$@" --set run.members=members
-    diloco "$@" >train.out 2>&1 &
+    [ "$roster" = trusted ] && as=--unlisted || as=
+    settings=$*
+    [ "$roster" != closed ] || settings="$settings --set run.members=members"
+}
+start() {
+    diloco train tiny.toml --store "$url" --replicas 2 --set run.state_dir=state --quiet \
+        --set run.roster="$roster" $settings >>train.out 2>&1 &
     train=$!
-    started=$train
-    wait_for has_entry "$folder" 1
-    kill -INT "$train" 2>/dev/null || true
-    wait "$train" || true
-    [ "$where" = s3 ] && at=deep || at=$folder
-    planted=$($plant "$kind" "$at" $writer)
-    expect 0 diloco "$@"
-    all_read "$url" 8
-    if [ "$where" = hub ]; then
-        for page in "status.json?run=$name" "list?run=$name" metrics .page/runs \
-            ".page/run?run=$name" ".page/entries?run=$name" ".page/settings?run=$name"; do
-            expect 0 curl -fsS --max-time 120 "$hub/$page"
-        done
-    fi
-    echo "$name: $planted"
+    started="$started $train"
+}
+stop() { # PID
+    kill -INT "$1" 2>/dev/null || fail "$name: $1 has ended: $(tail -n 3 train.out)"
+    wait "$1" || true
+}
+# Replicas that are paused keep the state that they had read. One may just end, to become a later
+# generation.
+pause() {
+    paused="$train $(children "$train")"
+    kill -STOP $paused 2>/dev/null || true
+}
+resume() {
+    kill -CONT $paused 2>/dev/null || true
+}
+put() { # KIND: $last is then the last entry whose name may be taken
+    said=$($plant $as "$1" "${at:-$folder}" $writer) || fail "$name: plant.py $1 failed"
+    last=${said%% *}
+    echo "$name: $1: ${said#* }"
 }
 
-# A run that waits for its third replica while they are put, and that replica joins among them.
-intrude_running() { # NAME WHERE ROSTER
-    name=$1 where=$2 roster=$3
-    mkdir "$name"
-    cd "$name"
-    trap clean_up_own EXIT
-    cp ../tiny.toml ../text.txt ../members ../three .
-    sed -i "s/^rounds = 8/rounds = 100/; s/^replicas = 2/replicas = 3/" tiny.toml
-    url=$PWD/run folder=$url writer=
-    [ "$where" != hub ] || { url=$hub/$name folder=../hub/$name writer=$url; }
-    set -- train tiny.toml --store "$url" --replicas 2 --set run.state_dir=state --quiet \
-        --set run.roster="$roster"
-    [ "$roster" != closed ] || set -- "$@" --set run.members=three
-    diloco "$@" >train.out 2>&1 &
-    train=$!
-    started=$train
-    for replica in r0 r1; do wait_for test -e "$folder/c/0000000000/$replica.0000"; done
-    $plant mixed "$folder" $writer >planted &
-    planter=$!
-    invited=
+# A replica of a name and a key that have not begun joins.
+joins() {
+    number=$((number + 1))
+    set --
     [ "$roster" != invited ] || diloco invite "$url" --for 1h >invitation
-    [ "$roster" != invited ] || invited="--set run.invitation=invitation"
-    expect 0 env XDG_CONFIG_HOME="$work/joiner" diloco join "$url" $invited \
-        --set data.train_path=text.txt --set run.state_dir=joined --set run.threads=1
-    grep -q '^entry ' out || fail "$name: the joiner took no part: $(cat out err)"
-    wait "$train" || fail "$name: train: $(cat train.out)"
-    wait $planter || fail "$name: plant.py failed"
-    all_read "$url" 100
-    echo "$name: $(cat planted)"
+    [ "$roster" != invited ] || set -- --set run.invitation=invitation
+    XDG_CONFIG_HOME="$work/joiner$number" diloco join "$url" --set data.train_path=text.txt \
+        --set run.state_dir="joined$number" --set run.threads=1 "$@" >"joined$number.out" 2>&1 &
+    join=$!
+    started="$started $join"
+}
+takes_part() {
+    kill -0 "$join" 2>/dev/null || fail "$name: the joiner has ended: $(tail -n 3 "joined$number.out")"
+    grep -qs '^entry [0-9]*: 3 replicas' "joined$number.out"
+}
+goes_on() { # entries of replicas follow what was put
+    kill -0 "$train" 2>/dev/null || fail "$name: it has ended: $(tail -n 3 train.out)"
+    has_entry "$folder" $((last + 2))
+}
+
+# intrude NAME KINDS WHERE ROSTER SETTING…: objects of each kind are put into a run that has begun, and
+# that a replica then joins. They are put again before it restarts.
+intrude() {
+    name=$1 kinds=$2
+    shift 2
+    enter "$name" "$@"
+    start
+    wait_for has_entry "$folder" 1
+    for kind in $kinds; do
+        pause
+        put "$kind"
+        joins
+        resume
+        wait_for takes_part
+        wait_for goes_on
+        stop "$join"
+        stop "$train"
+        audit
+        look "$kind"
+        put "$kind"
+        start
+        wait_for goes_on
+    done
+    stop "$train"
+    all_read
+    [ "$where" != hub ] || pages
 }
 
 counts_r2() {
@@ -127,15 +176,15 @@ forge_beats() { # NAME
     mkdir "$name"
     cd "$name"
     trap clean_up_own EXIT
-    cp ../tiny.toml ../text.txt ../three .
+    cp ../tiny.toml ../text.txt ../members .
     sed -i "s/^rounds = 8/rounds = 100000/; s/^replicas = 2/replicas = 3/" tiny.toml
     diloco train tiny.toml --store run --replicas 2 --set run.state_dir=state --quiet \
-        --set run.roster=closed --set run.members=three --set run.on_missing=wait \
+        --set run.roster=closed --set run.members=members --set run.on_missing=wait \
         --set run.patience=10 --set run.heartbeat=1 >train.out 2>&1 &
     train=$!
     started=$train
     for replica in r0 r1; do wait_for test -e "run/c/0000000000/$replica.0000"; done
-    XDG_CONFIG_HOME="$work/joiner" diloco join run --rank 2 --set data.train_path=text.txt \
+    XDG_CONFIG_HOME="$work/joiner1" diloco join run --rank 2 --set data.train_path=text.txt \
         --set run.state_dir=joined --set run.threads=1 >join.out 2>&1 &
     joiner=$!
     started="$started $joiner"
@@ -173,42 +222,54 @@ go() {
 }
 finish() {
     for one in $all; do
-        wait "${one%%:*}" || { cat "log.${one#*:}" >&2 && exit 1; }
+        wait "${one%%:*}" || { tail -n 20 log.* ./*.err >&2 && exit 1; }
         cat "log.${one#*:}"
     done
     all=
 }
 closed() {
-    for kind in empty short huge folder pipe another earlier file crowd; do
-        go intrude "closed.$kind" $kind folder closed
-    done
-    go intrude closed.leader mixed folder closed --set server.diloco.exchange=leader
+    go intrude closed.each each folder closed
+    go intrude closed.leader each folder closed --set server.diloco.exchange=leader
+    CROWD=.5 go intrude closed.crowd crowd folder closed
+    go forge_beats closed.beats
 }
 
-# Without keys any process can be r0, and junk at its names fences it. Junk elsewhere stops no run.
 rosters() {
-    go intrude open.mixed mixed folder open
-    go intrude invited.mixed mixed folder invited
-    go intrude_running closed.running folder closed
-    go forge_beats closed.beats
-    go intrude_running invited.running folder invited
-    go intrude trusted.allgather nobody folder trusted
-    go intrude trusted.leader nobody folder trusted --set server.diloco.exchange=leader
-    go intrude trusted.sharded nobody folder trusted --set server.diloco.exchange=sharded
+    go intrude open.each each folder open
+    go intrude invited.each each folder invited
+    go intrude trusted.each each folder trusted
+    go intrude trusted.leader each folder trusted --set server.diloco.exchange=leader
+    go intrude trusted.sharded each folder trusted --set server.diloco.exchange=sharded
 }
 
 hub() {
     start_hubs
     go intrude hub-mixed mixed hub closed
+    go intrude hub-invited mixed hub invited
     CROWD=.1 go intrude hub-crowd crowd hub open
-    go intrude hub-trusted nobody hub trusted --set server.diloco.exchange=sharded
+    go intrude hub-trusted mixed hub trusted --set server.diloco.exchange=sharded
     go intrude s3-mixed mixed s3 closed
-    go intrude_running hub-running hub closed
+}
+
+kinds() {
+    export WAIT_S=600
+    all_kinds="empty short huge folder pipe another earlier pointer file"
+    go intrude closed.kinds "$all_kinds" folder closed
+    go intrude leader.kinds "$all_kinds" folder closed --set server.diloco.exchange=leader
+    go intrude open.kinds "$all_kinds" folder open
+    go intrude invited.kinds "$all_kinds" folder invited
+    finish
+    for exchange in allgather leader sharded; do
+        go intrude trusted.$exchange "$all_kinds" folder trusted --set server.diloco.exchange=$exchange
+    done
 }
 
 crowd() {
-    export CROWD=25 WAIT_S=600
+    export CROWD="${CROWD:-25}" WAIT_S=600
+    start_hubs
     go intrude closed.crowd crowd folder closed
+    finish
+    go intrude hub-crowd crowd hub open
 }
 
 for part in ${2:-closed rosters hub}; do
