@@ -78,8 +78,13 @@ static void open_rig(rig *r, size_t rows, size_t columns)
 static void train(rig *r, int threads, double lr)
 {
     CHECK_OK(dl_pool_create(&r->pool, threads));
-    const dl_inner_model model = {r->tensors,   hidden,     3,      r->parameters,
-                                  r->gradients, r->backend, r->pool};
+    const dl_inner_model model = {.tensors = r->tensors,
+                                  .hidden = hidden,
+                                  .n_tensors = 3,
+                                  .parameters = r->parameters,
+                                  .gradients = r->gradients,
+                                  .backend = r->backend,
+                                  .pool = r->pool};
     CHECK_OK(dl_inner_create(&r->inner, &r->config, &model));
     for (size_t i = 0; i < r->n; i++)
         r->p[i] = (float)sin((double)i);
@@ -194,8 +199,13 @@ TEST(no_gradient_is_decay_alone)
     rig r;
     open_rig(&r, 6, 8);
     CHECK_OK(dl_pool_create(&r.pool, 1));
-    const dl_inner_model model = {r.tensors,   hidden,    3,     r.parameters,
-                                  r.gradients, r.backend, r.pool};
+    const dl_inner_model model = {.tensors = r.tensors,
+                                  .hidden = hidden,
+                                  .n_tensors = 3,
+                                  .parameters = r.parameters,
+                                  .gradients = r.gradients,
+                                  .backend = r.backend,
+                                  .pool = r.pool};
     CHECK_OK(dl_inner_create(&r.inner, &r.config, &model));
     for (size_t i = 0; i < r.n; i++)
         r.p[i] = 1;
