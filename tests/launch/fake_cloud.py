@@ -169,7 +169,7 @@ class Kubernetes(Fake):
             if not pod:
                 continue
             code = pod["container"].code() if pod["container"] else None
-            if code is not None and pod["evicted"]:
+            if code is not None and pod["evicted"] and self.ignores_evictions(job):
                 self.start_pod(job, index)
                 code = None
             if code is None:
@@ -187,6 +187,13 @@ class Kubernetes(Fake):
             ended = {"type": "Failed", "reason": "FailedIndexes"} if failed else {"type": "Complete"}
             status["conditions"] = [{**ended, "status": "True"}]
         return status
+
+    @staticmethod
+    def ignores_evictions(job):
+        """By its podFailurePolicy; any other failed pod ends its index (backoffLimitPerIndex 0)."""
+        rules = job["spec"].get("podFailurePolicy", {}).get("rules", [])
+        condition = {"type": "DisruptionTarget", "status": "True"}
+        return any(rule["action"] == "Ignore" and condition in rule["onPodConditions"] for rule in rules)
 
     @staticmethod
     def ranges(indexes):

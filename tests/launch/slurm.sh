@@ -45,7 +45,6 @@ wait_for has_entry cut 6
 [ "$(squeue --noheader --states=all --array | wc -l)" = 2 ] || fail "submitted twice: $(squeue --array)"
 
 # Slurm's own restart keeps the generation.
-node_of() { squeue --noheader --array --jobs="$(task "$1" $generation)" --Format=NodeList:40 | tr -d ' '; }
 avoid=$(node_of 1)
 scontrol requeue "$(task 1 $generation)"
 start_now 1 $generation 1
@@ -54,18 +53,7 @@ wait_for grep -q '^r1: RUNNING: .*requeued by Slurm: restart 1' launch.out
 [ -z "$(folder 1 2)" ] || fail "a requeued task was started again"
 
 # A node that goes down: Slurm requeues its tasks, on the other node.
-node=$(node_of 0)
-node_1=$(node_of 1)
-wait_for has_replica "$r0"
-dead=$(processes_of "$r0")
-[ "$node_1" != "$node" ] || dead="$dead $(processes_of "$r1")"
-scontrol update "nodename=$node" state=down reason=test
-# shellcheck disable=SC2086 # several; some may have ended
-kill -9 $dead 2>/dev/null || true # with the node
-start_now 0 $generation 1
-[ "$node_1" != "$node" ] || start_now 1 $generation 2
-wait_for grep -q '^r0: RUNNING: .*requeued by Slurm: restart' launch.out
-scontrol update "nodename=$node" state=resume 2>/dev/null || true # it may have registered again by itself
+node_goes_down 1
 
 # The notice before a partition's time limit, as --signal sends it: the replica saves and ends by itself, and is
 # submitted again. First it has to train, and so to be ready for signals.
@@ -119,19 +107,7 @@ expect 0 diloco launch collect cut
 cancelled_while_waiting
 scancelled
 
-# A rank that reaches launch.timeout, which Slurm rounds up to a minute. It is awaited below, before the preemption.
-cat >limited.toml <<'TOML'
-[job]
-command = ["sleep", "600"]
-[launch]
-executor = "slurm"
-cpus = 1
-poll = 0.2
-timeout = 1
-TOML
-diloco launch job limited.toml --store limited --replicas 1 >limited.out 2>limited.err &
-limited=$!
-started="$started $limited"
+begin_limited
 
 # After scancel the next launch continues.
 expect 0 diloco launch tiny.toml --store cut
@@ -168,25 +144,5 @@ if python3 -m pip --version >/dev/null 2>&1; then
     [ "$(cat out)" = True ] || fail "not the package of the wheel: $(cat out)"
 fi
 
-# The rank at its time limit has failed, and is not submitted again.
-code=0
-wait "$limited" || code=$?
-[ $code = 1 ] || fail "a batch whose rank reached launch.timeout ends with $code: $(cat limited.err)"
-grep -q 'the batch is not complete; r0: FAILED: TIMEOUT' limited.err || fail "not said why r0 failed: $(cat limited.err)"
-[ "$(find limited.launch -maxdepth 1 -name 'diloco-*-r0-g*' | wc -l)" = 1 ] || fail "submitted again after its time limit"
-
-# Preempted by a partition of a higher priority: requeued, and run later.
-diloco rm cut >rm.out
-rm -rf cut.launch
-launcher
-wait_for has_entry cut 2
-other=$(sbatch --parsable --partition=high --nodes=2 --exclusive --output=/dev/null --wrap='sleep 600')
-wait_for task_is "$other" RUNNING
-wait_for said_pending 0 1
-wait_for said_pending 1 1
-scancel "$other"
-wait_for finished
-code=0
-wait "$launcher" || code=$?
-[ $code = 0 ] || fail "the launch ends with $code after preemption: $(cat launch.err)"
-[ "$(digest cut)" = "$want" ] || fail "with preemption, the run ends elsewhere"
+end_limited
+preempted

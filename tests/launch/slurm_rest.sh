@@ -1,9 +1,9 @@
 #!/bin/sh
 # diloco launch --on slurm by Slurm's REST API: slurmrestd of a real Slurm on loopback, with a token. Kills of the
-# launcher and of a replica, a requeue, a controller that is away, cancellation, a token that has expired. Slurm's
-# commands are not used; the run ends where an undisturbed one ends.
+# launcher and of a replica, a requeue, a node that goes down, a controller that is away, a time limit, preemption,
+# cancellation, a token that has expired. The program does not use Slurm's commands; the run ends where an undisturbed
+# one ends.
 rest=yes
-rounds=60 # it must last until the second kill, and then has nothing to wait for
 . "$(dirname "$0")/slurm_lib.sh"
 command -v slurmrestd >/dev/null || leave_out "needs slurmrestd"
 new_token() { scontrol token "lifespan=$1" 2>/dev/null | sed -n 's/^SLURM_JWT=//p'; }
@@ -73,12 +73,13 @@ wait_for has_entry cut 6
 [ "$(squeue --noheader --states=all --array | wc -l)" = 2 ] || fail "submitted twice: $(squeue --array)"
 
 # Slurm's own restart keeps the generation.
-avoid=$(squeue --noheader --array --jobs="$(task 1 $generation)" --Format=NodeList:40 | tr -d ' ')
+avoid=$(node_of 1)
 scontrol requeue "$(task 1 $generation)"
 start_now 1 $generation 1
 avoid=
 wait_for grep -q '^r1: RUNNING: .*requeued by Slurm: restart 1' launch.out
 [ -z "$(folder 1 2)" ] || fail "a requeued task was started again"
+node_goes_down 1
 
 # kill -9 of a replica: LOST, and submitted again.
 wait_for has_replica "$r1"
@@ -107,11 +108,14 @@ mv cut.launch away
 expect_error 1 'which this machine does not have' diloco launch logs cut --rank 1
 mv away cut.launch
 
+begin_limited --set "launch.endpoint=$api"
+preempted
+
 # The token in a file has expired while a launcher follows. With the next one the launch continues: it starts a replica
 # that was killed again. Then it is cancelled.
 diloco rm cut >rm.out
 rm -rf cut.launch
-sed -i 's/^rounds = 60/rounds = 9000/' tiny.toml
+sed -i 's/^rounds = 150/rounds = 9000/' tiny.toml
 scontrol token lifespan=86400 >jwt 2>/dev/null
 export SLURM_JWT_FILE="$here/jwt"
 launcher
@@ -151,6 +155,7 @@ TOML
 expect 0 diloco launch job batch.toml --store batch --replicas 2 --set "launch.endpoint=$api"
 expect 0 diloco launch logs batch --rank 1
 [ "$(cat out)" = 'part of 2' ] || fail "not the output of a batch by the API: $(cat out)"
+end_limited
 [ ! -e used ] || fail "Slurm's commands were used: $(cat used)"
 expect 0 "$program" launch job batch.toml --store commands --replicas 2 --set "launch.dir=$here/200%u"
 expect 0 "$program" launch logs commands --rank 1
