@@ -269,6 +269,16 @@ crowd() {
     start_hubs
     go intrude closed.crowd crowd folder closed
     finish
+    go intrude leader.crowd crowd folder closed --set server.diloco.exchange=leader
+    finish
+    for roster in open invited; do
+        go intrude $roster.crowd crowd folder $roster
+        finish
+    done
+    for exchange in allgather leader sharded; do
+        go intrude trusted.$exchange crowd folder trusted --set server.diloco.exchange=$exchange
+        finish
+    done
     go intrude hub-crowd crowd hub open
 }
 
