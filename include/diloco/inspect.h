@@ -45,8 +45,8 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_log_walk(const char *url, uint
                                                            diloco_log_entry_fn fn, void *user);
 
 /* diloco_log_length sets *n to the number of entries of the log. It searches for the end from the
- * newest snapshot on, so its time does not grow with the log. Returns DILOCO_ENOENT if no run is at
- * `url`. */
+ * newest snapshot on, so its time does not grow with the log. If the store has lost an entry after
+ * that snapshot, the count may end there. Returns DILOCO_ENOENT if no run is at `url`. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_log_length(uint64_t *n, const char *url);
 
 /* The record that replicas left in the store (docs/architecture.md section 9), one line of JSON a

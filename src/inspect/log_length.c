@@ -41,7 +41,7 @@ static diloco_status search_end(uint64_t *n, dl_buf *text, const dl_reader *r, u
     return DILOCO_OK;
 }
 
-/* Return DILOCO_EPROTO if the object is no entry of this run. */
+/* Return DILOCO_EPROTO if the object is no entry of this run, or missing. */
 static diloco_status must_be_ours(dl_buf *text, const dl_reader *r, uint64_t at)
 {
     dl_entry entry;
@@ -55,8 +55,8 @@ static diloco_status must_be_ours(dl_buf *text, const dl_reader *r, uint64_t at)
     return status;
 }
 
-/* The search may have ended at junk after the log's end. The last entry shows that, and the log is
- * listed instead. */
+/* The search may have ended at junk after the log's end, and in a run without keys the snapshot may
+ * be another writer's. The last entry shows that, and the log is listed instead. */
 static diloco_status length_of(uint64_t *n, const dl_reader *r)
 {
     uint64_t total;
@@ -66,7 +66,7 @@ static diloco_status length_of(uint64_t *n, const dl_reader *r)
     DL_TRY(dl_snapshot_read_log(&log, r->store, &r->file, dl_reader_limit()));
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
     diloco_status status = search_end(n, &text, r, log.entry, total);
-    if (!status && *n > log.entry) status = must_be_ours(&text, r, *n - 1);
+    if (!status && *n > 0) status = must_be_ours(&text, r, *n - 1);
     dl_buf_deinit(&text);
     return status == DILOCO_EPROTO ? dl_reader_length(n, r) : status;
 }
