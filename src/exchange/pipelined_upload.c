@@ -44,11 +44,13 @@ static void pause_for(dl_sending *s, dl_time pause)
 }
 
 /* Waits for the save of the private state (P16). Then it uploads until the store answers or the
- * time is over. A repeated upload is harmless: equal bytes under a taken name are a success. An I/O
- * error that lasts is DILOCO_EUNREACHABLE, as in store_patience.h. */
+ * time is over. After `quit` no upload begins. A repeated upload is harmless: equal bytes under a
+ * taken name are a success. An I/O error that lasts is DILOCO_EUNREACHABLE, as in store_patience.h.
+ */
 static diloco_status send(dl_sending *s, uint64_t entry)
 {
     DL_TRY(dl_exec_await_saved(s->a.exec, entry));
+    if (atomic_load(&s->quit)) return dl_fail(DILOCO_EINTERRUPTED, "the exchange ends");
     const dl_time patience = dl_time_from_seconds(s->a.store_timeout_s);
     const dl_time give_up = dl_time_after(dl_clock_now(), patience);
     diloco_status status;
