@@ -23,6 +23,7 @@ struct dl_stream {
     char *base;           /* "run/", owned; the reported keys are relative to it */
     char *prefixes[DL_STREAM_PREFIXES]; /* owned; below base */
     size_t n_prefixes;
+    bool awaited;   /* it is not read */
     dl_buf queue;   /* at most DL_STREAM_QUEUE */
     size_t n_taken; /* of the queue, copied out */
 };
@@ -63,7 +64,7 @@ size_t dl_events_count(dl_events *events)
     size_t n = 0;
     pthread_mutex_lock(&events->lock);
     for (const dl_stream *s = events->streams; s; s = s->next)
-        n++;
+        n += !s->awaited;
     pthread_mutex_unlock(&events->lock);
     return n;
 }
@@ -127,8 +128,16 @@ static void stream_free(dl_stream *s)
 
 /* The stream is in the list before the first byte is sent. So a change after "open" is in its
  * queue, and none is missed between a listing and the subscription. */
-diloco_status dl_stream_open(dl_stream **out, dl_events *events, const char *base,
-                             const char *const *prefixes, size_t n, int fd)
+static void enlist(dl_stream *s)
+{
+    pthread_mutex_lock(&s->events->lock);
+    s->next = s->events->streams;
+    s->events->streams = s;
+    pthread_mutex_unlock(&s->events->lock);
+}
+
+static diloco_status make(dl_stream **out, dl_events *events, const char *base,
+                          const char *const *prefixes, size_t n, int fd)
 {
     DL_ASSERT(n <= DL_STREAM_PREFIXES);
     *out = NULL;
@@ -137,16 +146,28 @@ diloco_status dl_stream_open(dl_stream **out, dl_events *events, const char *bas
     s->events = events;
     s->connection = fd;
     s->wake = -1;
-    diloco_status status = fill(s, base, prefixes, n);
-    if (status) {
+    const diloco_status status = fill(s, base, prefixes, n);
+    if (status)
         stream_free(s);
-        return status;
-    }
-    pthread_mutex_lock(&events->lock);
-    s->next = events->streams;
-    events->streams = s;
-    pthread_mutex_unlock(&events->lock);
-    *out = s;
+    else
+        *out = s;
+    return status;
+}
+
+diloco_status dl_stream_open(dl_stream **out, dl_events *events, const char *base,
+                             const char *const *prefixes, size_t n, int fd)
+{
+    DL_TRY(make(out, events, base, prefixes, n, fd));
+    enlist(*out);
+    return DILOCO_OK;
+}
+
+diloco_status dl_stream_open_awaited(dl_stream **out, dl_events *events, const char *base,
+                                     const char *key, int fd)
+{
+    DL_TRY(make(out, events, base, &key, 1, fd));
+    (*out)->awaited = true;
+    enlist(*out);
     return DILOCO_OK;
 }
 

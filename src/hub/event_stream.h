@@ -43,7 +43,8 @@ void dl_events_deinit(dl_events *events); /* no stream is left */
 /* End every stream, now and from now on. */
 void dl_events_close(dl_events *events);
 
-size_t dl_events_count(dl_events *events); /* streams that are open */
+/* The open streams of dl_stream_open. */
+size_t dl_events_count(dl_events *events);
 
 /* Report a change of "run/key". */
 void dl_events_report(dl_events *events, const char *path);
@@ -53,12 +54,16 @@ void dl_events_report(dl_events *events, const char *path);
  * DILOCO_EIO: no descriptor left. */
 DL_MUST_CHECK diloco_status dl_stream_open(dl_stream **out, dl_events *events, const char *base,
                                            const char *const *prefixes, size_t n, int fd);
+/* Opens a stream for dl_stream_await, of one key, which dl_events_count leaves out. The errors are
+ * the same. */
+DL_MUST_CHECK diloco_status dl_stream_open_awaited(dl_stream **out, dl_events *events,
+                                                   const char *base, const char *key, int fd);
 void dl_stream_close(dl_stream *stream); /* NULL is fine */
 
 /* Wait for text and copy it out: its length, 1 to cap; 0: the stream has ended. */
 size_t dl_stream_read(dl_stream *stream, char *out, size_t cap);
-/* For a stream that is not read: drops what is in its queue, and returns once there may have been
- * another change. Returns false at `until`, and when the stream has ended. */
+/* For a stream of dl_stream_open_awaited: drops what is in its queue, and returns once there may
+ * have been another change. Returns false at `until`, and when the stream has ended. */
 bool dl_stream_await(dl_stream *stream, dl_time until);
 
 #endif

@@ -1,6 +1,7 @@
 /* held_read_test.c - reads at a node's hub that wait for their object (RFC 7240, 4.3). */
 #include "store/store.h"
 
+#include "hub/server.h"
 #include "hub_fixture.h"
 
 #define KEY "c/0000000003/r0.0000"
@@ -91,14 +92,64 @@ TEST(other_reads_and_other_hubs_do_not_wait)
     dl_store_close(store);
 }
 
+static void await_held(unsigned n)
+{
+    while (atomic_load(&fixture.hub->metrics.held) != n)
+        usleep(10000);
+}
+
+/* The hold is 30 s, and a client of this file gives up after 20 s. */
 TEST(a_hub_that_stops_answers_reads_that_wait)
 {
     dl_store *store;
     serve_node(&store);
-    const int fd = ask_and_wait("wait=20");
-    CHECK(!has_reply(fd));
+    const int fd = ask_and_wait("wait=30");
+    await_held(1);
+    const dl_time began = dl_clock_now();
     fixture_stop();
-    CHECK(has_reply(fd));
+    CHECK_INT(404, status_of(client_read(fd, false)));
+    CHECK(dl_clock_now() - began < 20 * DL_SECOND);
+    close(fd);
+    dl_store_close(store);
+}
+
+TEST(a_read_that_waits_is_no_event_stream_and_ends_with_its_connection)
+{
+    dl_store *store;
+    serve_node(&store);
+    const int fd = ask_and_wait("wait=30");
+    await_held(1);
+    const char *metrics = client_ask("GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    CHECK_CONTAINS("diloco_hub_event_streams 0\n", metrics);
+    CHECK_CONTAINS("diloco_hub_held_reads 1\n", metrics);
+    close(fd);
+    await_held(0);
+    dl_store_close(store);
+}
+
+/* Of 8 connections 6 may wait. The seventh is answered at once: its reply comes before the 20 s of
+ * client_read are over. */
+TEST(reads_that_wait_leave_a_quarter_of_the_connections)
+{
+    enum { MAX = 8, HELD = MAX / 4 * 3 };
+    int held[HELD];
+    dl_store *store;
+    char bucket[400];
+    snprintf(bucket, sizeof bucket, "%s/run", fixture.dir);
+    CHECK_OK(dl_store_open(&store, bucket, true));
+    fixture_serve((dl_hub_options){.node = "r0", .max_connections = MAX});
+    for (unsigned i = 0; i < HELD; i++) {
+        held[i] = ask_and_wait("wait=30");
+        await_held(i + 1);
+    }
+    const int fd = ask_and_wait("wait=30");
+    CHECK_INT(404, status_of(client_read(fd, false)));
+    CHECK_INT(HELD, atomic_load(&fixture.hub->metrics.held));
+    make(store, KEY);
+    for (int i = 0; i < HELD; i++) {
+        CHECK_INT(200, status_of(client_read(held[i], false)));
+        close(held[i]);
+    }
     close(fd);
     dl_store_close(store);
 }
@@ -110,6 +161,8 @@ int main(int argc, char **argv)
         HUB_TEST(a_wait_ends_with_404_when_its_time_is_over),
         HUB_TEST(other_reads_and_other_hubs_do_not_wait),
         HUB_TEST(a_hub_that_stops_answers_reads_that_wait),
+        HUB_TEST(a_read_that_waits_is_no_event_stream_and_ends_with_its_connection),
+        HUB_TEST(reads_that_wait_leave_a_quarter_of_the_connections),
     };
     return check_main(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -173,14 +173,17 @@ int dl_connection_fd(const dl_connection *c)
     return c ? c->fd : -1;
 }
 
+bool dl_hub_is_crowded(const dl_hub *hub)
+{
+    return atomic_load(&hub->metrics.connections) > hub->options.max_connections / 4 * 3;
+}
+
 /* Return the time that a client has to show its access. It is one second while three quarters of
  * the connections are in use, so idle untrusted clients make room. */
 static dl_time unauthenticated_limit(const dl_hub *hub)
 {
-    const dl_hub_options *o = &hub->options;
-    const unsigned n = atomic_load(&hub->metrics.connections);
-    return n > o->max_connections / 4 * 3 && o->unauthenticated > DL_SECOND ? DL_SECOND
-                                                                            : o->unauthenticated;
+    const dl_time limit = hub->options.unauthenticated;
+    return dl_hub_is_crowded(hub) && limit > DL_SECOND ? DL_SECOND : limit;
 }
 
 /* Shut down connections whose time is over. Under the lock a connection in the list is not

@@ -58,6 +58,7 @@ diloco_status dl_metrics_write(dl_buf *out, dl_metrics *m, size_t n_streams)
          atomic_load(&m->cut)},
         {"connections", "gauge", "Open connections.", atomic_load(&m->connections)},
         {"event_streams", "gauge", "Connections that follow events.", n_streams},
+        {"held_reads", "gauge", "Reads that wait for their object.", atomic_load(&m->held)},
     };
     DL_TRY(write_requests(out, m));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

@@ -27,13 +27,14 @@ typedef enum dl_kind {
 /* Columns of `requests`: codes[] in metrics.c. */
 enum { DL_N_CODES = 24 };
 
-/* Counters are atomic and only rise, `connections` apart. So a scrape takes no lock and never
- * holds up a request. */
+/* Counters are atomic and only rise, `connections` and `held` apart. So a scrape takes no lock and
+ * never holds up a request. */
 typedef struct dl_metrics {
     atomic_uint_least64_t requests[DL_N_KINDS][DL_N_CODES]; /* by kind and by place in codes[] */
     atomic_uint_least64_t bytes_in, bytes_out;              /* bodies */
     atomic_uint_least64_t cut; /* requests whose connection ended first */
     atomic_uint connections;
+    atomic_uint held; /* reads that wait for their object */
 } dl_metrics;
 
 void dl_metrics_count(dl_metrics *metrics, dl_kind kind, unsigned status);

@@ -158,24 +158,28 @@ static uint64_t seconds_to_hold(const dl_http_request *r)
 }
 
 /* Open an object of a node, and wait for one that is not there yet if the client prefers that. The
- * node itself reports its objects. So a reader needs one request, however early it asks. */
+ * node itself reports its objects. So a reader needs one request, however early it asks. Held reads
+ * leave a quarter of the connections to other requests. */
 static diloco_status open_or_await(dl_http_request *r, int *fd, struct stat *st)
 {
     char base[DL_BUCKET_MAX + 2];
-    const char *prefix = r->key;
+    dl_hub *hub = r->hub;
     dl_stream *stream;
-    const uint64_t seconds = r->hub->options.node ? seconds_to_hold(r) : 0;
+    const uint64_t seconds = hub->options.node ? seconds_to_hold(r) : 0;
     const dl_time until = dl_clock_now() + (dl_time)seconds * DL_SECOND;
     diloco_status status = dl_file_store_object(&r->folder, r->key, fd, st);
-    if (status != DILOCO_ENOENT || !seconds) return status;
+    if (status != DILOCO_ENOENT || !seconds || dl_hub_is_crowded(hub)) return status;
     snprintf(base, sizeof base, "%s/", r->bucket);
-    if (dl_stream_open(&stream, &r->hub->events, base, &prefix, 1, dl_connection_fd(r->connection)))
+    if (dl_stream_open_awaited(&stream, &hub->events, base, r->key,
+                               dl_connection_fd(r->connection)))
         return status;
+    atomic_fetch_add(&hub->metrics.held, 1);
     dl_request_untimed(r);
     do
         status = dl_file_store_object(&r->folder, r->key, fd, st);
     while (status == DILOCO_ENOENT && dl_stream_await(stream, until));
     dl_stream_close(stream);
+    atomic_fetch_sub(&hub->metrics.held, 1);
     return status;
 }
 

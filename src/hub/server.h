@@ -207,6 +207,8 @@ void dl_request_end(dl_http_request *r, bool whole); /* the answer went out whol
 
 /* hub.c, for request.c. */
 bool dl_hub_needs_keys(const dl_hub *hub); /* of clients' certificates */
+/* Returns true while more than three quarters of the connections are in use. */
+bool dl_hub_is_crowded(const dl_hub *hub);
 void dl_connection_busy(dl_connection *c, bool busy);
 void dl_connection_welcome(dl_connection *c); /* it has shown that it may */
 int dl_connection_fd(const dl_connection *c);
