@@ -100,19 +100,25 @@ static diloco_status found(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-diloco_status dl_beats_known(dl_store *store, dl_time most, dl_knows_fn knows, dl_beat_fn fn,
-                             void *context)
+/* The time in the caller's functions does not count: it is not the peer's. */
+diloco_status dl_beats_known(dl_store *store, size_t first, dl_time most, dl_knows_fn knows,
+                             dl_beat_fn fn, void *context)
 {
     keys k = {.n = 0};
     dl_beat beat;
+    dl_time began = dl_clock_now();
     const diloco_status status =
-        dl_store_list(store, "hb/", NULL, found, &k, dl_time_after(dl_clock_now(), most));
+        dl_store_list(store, "hb/", NULL, found, &k, dl_time_after(began, most));
     if (status && k.n < DL_KNOWN_MAX) return status;
+    dl_time left = most - (dl_clock_now() - began);
     bool more = true;
-    for (size_t i = 0; i < k.n && more; i++) {
-        if (knows && knows(context, k.all[i] + strlen("hb/"))) continue;
-        if (!dl_beat_get(&beat, store, k.all[i], dl_time_after(dl_clock_now(), most)))
-            more = fn(context, &beat);
+    for (size_t i = 0; i < k.n && more && left > 0; i++) {
+        const char *key = k.all[(first + i) % k.n];
+        if (knows && knows(context, key + strlen("hb/"))) continue;
+        began = dl_clock_now();
+        const diloco_status missing = dl_beat_get(&beat, store, key, dl_time_after(began, left));
+        left -= dl_clock_now() - began;
+        if (!missing) more = fn(context, &beat);
     }
     return DILOCO_OK;
 }

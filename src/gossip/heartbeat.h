@@ -42,11 +42,13 @@ DL_MUST_CHECK diloco_status dl_beat_get(dl_beat *out, dl_store *store, const cha
 void dl_key_known(dl_key out, const char *name); /* hb/<name> */
 /* Calls fn with each heartbeat under hb/ of a store, at most DL_KNOWN_MAX of them, until fn returns
  * false. Names that the caller knows already are not read (`knows` NULL: all are). Invalid objects
- * are skipped. Each request may take `most`. Returns the errors of the listing. */
+ * are skipped. All requests together may take `most`; the names that are left then are not read.
+ * `first` chooses the name to begin with, so that later calls reach those names. Returns the errors
+ * of the listing. */
 enum { DL_KNOWN_MAX = 64 };
 typedef bool (*dl_beat_fn)(void *context, const dl_beat *beat); /* false: that is enough */
 typedef bool (*dl_knows_fn)(void *context, const char *name);
-DL_MUST_CHECK diloco_status dl_beats_known(dl_store *store, dl_time most, dl_knows_fn knows,
-                                           dl_beat_fn fn, void *context);
+DL_MUST_CHECK diloco_status dl_beats_known(dl_store *store, size_t first, dl_time most,
+                                           dl_knows_fn knows, dl_beat_fn fn, void *context);
 
 #endif

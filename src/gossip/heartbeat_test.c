@@ -1,6 +1,8 @@
 /* heartbeat_test.c - a heartbeat reads back, and a damaged one does not. */
 #include "gossip/heartbeat.h"
 
+#include "store/kind.h"
+
 #include "check.h"
 
 static dl_beat example(void)
@@ -95,7 +97,7 @@ TEST(reading_whom_a_store_knows_stops_where_the_reader_has_enough)
     int n = 0;
     dl_store *store = open_known();
     const uint64_t before = dl_store_counts(store).n_get;
-    CHECK_OK(dl_beats_known(store, DL_SECOND, NULL, take_two, &n));
+    CHECK_OK(dl_beats_known(store, 0, DL_SECOND, NULL, take_two, &n));
     CHECK_INT(2, n);
     CHECK_INT(2, dl_store_counts(store).n_get - before);
     dl_store_close(store);
@@ -119,13 +121,49 @@ TEST(a_name_that_the_reader_knows_is_not_read)
     int n = 0;
     dl_store *store = open_known();
     const uint64_t before = dl_store_counts(store).n_get;
-    CHECK_OK(dl_beats_known(store, DL_SECOND, is_second, take_all, &n));
+    CHECK_OK(dl_beats_known(store, 0, DL_SECOND, is_second, take_all, &n));
     CHECK_INT(4, n);
     CHECK_INT(4, dl_store_counts(store).n_get - before);
     dl_store_close(store);
 }
 
-TEST_MAIN(a_name_that_the_reader_knows_is_not_read,
+/* Notes the names in the order in which they are considered. */
+static bool note_name(void *names, const char *name)
+{
+    strcat(names, name);
+    return false;
+}
+
+static bool take(void *names, const dl_beat *known)
+{
+    (void)names, (void)known;
+    return true;
+}
+
+TEST(a_list_of_names_is_read_from_the_chosen_one_on)
+{
+    char names[64] = "";
+    dl_store *store = open_known();
+    CHECK_OK(dl_beats_known(store, 8, DL_SECOND, note_name, take, names));
+    CHECK_STR("r3r4r0r1r2", names);
+    dl_store_close(store);
+}
+
+/* Delays of years: the listing and the first name have none with this seed. */
+TEST(a_store_that_does_not_answer_for_one_name_is_not_read_further)
+{
+    char names[64] = "";
+    dl_store *store;
+    CHECK_OK(dl_store_faulty(&store, open_known(),
+                             (dl_faults){.seed = 4, .p_delay = 0.5, .delay_s = 1e9}));
+    CHECK_OK(dl_beats_known(store, 0, DL_SECOND, note_name, take, names));
+    CHECK_STR("r0r1", names);
+    dl_store_close(store);
+}
+
+TEST_MAIN(a_list_of_names_is_read_from_the_chosen_one_on,
+          a_store_that_does_not_answer_for_one_name_is_not_read_further,
+          a_name_that_the_reader_knows_is_not_read,
           reading_whom_a_store_knows_stops_where_the_reader_has_enough,
           a_written_heartbeat_reads_back,
           one_flipped_byte_anywhere_is_refused_and_nothing_is_written,

@@ -102,7 +102,7 @@ static diloco_status read_node(dl_gossip_status *out, dl_store *store, bool othe
     dl_beat beat;
     DL_TRY(dl_beat_get(&beat, store, DL_KEY_BEAT, soon()));
     show(out, &beat, true);
-    return others ? dl_beats_known(store, ASK, NULL, visit, out) : DILOCO_OK;
+    return others ? dl_beats_known(store, 0, ASK, NULL, visit, out) : DILOCO_OK;
 }
 
 /* The nodes of a folder of this machine. */

@@ -365,7 +365,7 @@ static void *keep(void *context)
         publish_heartbeat(w);
         note(w);
         sweep(w);
-        dl_line_learn(w, w->home, true);
+        dl_line_learn(w, w->home, 0, true);
         look_beside(w);
         if (bootstrap(w, false)) dl_log(DILOCO_LOG_WARN, "%s", diloco_error_text());
         dl_wire_lock(w);

@@ -113,9 +113,9 @@ static bool has_line(void *context, const char *name)
 /* Adds lines to the addresses under hb/ of a store. They are unconfirmed; the node at the address
  * confirms them by its own heartbeat. own: the store is this node's, which announced nodes write.
  */
-void dl_line_learn(dl_wire *w, dl_store *store, bool own)
+void dl_line_learn(dl_wire *w, dl_store *store, size_t first, bool own)
 {
-    if (dl_beats_known(store, ASK, own ? NULL : has_line, learn_of, w))
+    if (dl_beats_known(store, first, ASK, own ? NULL : has_line, learn_of, w))
         dl_log(DILOCO_LOG_DEBUG, "addresses from other nodes: %s", diloco_error_text());
 }
 
@@ -132,11 +132,13 @@ static bool lets_others_end(const dl_line *l, dl_time took)
     return lingers;
 }
 
-/* Announces this node, and takes the peer's addresses, with every fourth heartbeat. */
+/* Announces this node, and takes the peer's addresses, with every fourth heartbeat. Each time it
+ * begins with another name: a slow peer's list may not be read to its end. */
 static void meet_others(dl_line *l)
 {
     if (l->n_heard % KNOW_EVERY == 0) make_known(l);
-    if (l->n_heard % KNOW_EVERY == 0 || l->n_heard == 1) dl_line_learn(l->wire, l->ear, false);
+    if (l->n_heard % KNOW_EVERY == 0 || l->n_heard == 1)
+        dl_line_learn(l->wire, l->ear, l->n_heard, false);
     l->n_heard++;
 }
 

@@ -73,8 +73,9 @@ void dl_line_count(dl_line *l, int which, const dl_store *store);
 
 /* Return true while the node waits for one that may come any moment. */
 bool dl_wire_in_a_hurry(const dl_node *n);
-/* Take the addresses that a store lists under hb/. own: it is this node's. */
-void dl_line_learn(dl_wire *w, dl_store *store, bool own);
+/* Take the addresses that a store lists under hb/, from the name `first` on, for at most ASK. own:
+ * it is this node's. */
+void dl_line_learn(dl_wire *w, dl_store *store, size_t first, bool own);
 /* The listener's thread: reads the peer's heartbeats until the line is over, or the peer was silent
  * for too long. Ends the line then. */
 void *dl_line_listen(void *line);
