@@ -301,6 +301,7 @@ static diloco_status do_publish(dl_gossip_process *l)
     dl_wire_lock(l->wire);
     l->exchange.trained_at = dl_clock_now();
     dl_node_published(&l->node, l->exchange.trained_at);
+    dl_wire_changed(l->wire);
     dl_wire_unlock(l->wire);
     return DILOCO_OK;
 }

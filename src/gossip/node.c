@@ -101,7 +101,8 @@ dl_want dl_node_wants(const dl_node *n, size_t i, dl_time now)
 {
     const dl_node_member *m = &n->members[i];
     const dl_want nothing = {.object = DL_OBJECT_NONE};
-    if (i >= n->n_members || !takes_part(n, i, now) || m->got || m->refuse) return nothing;
+    if (i >= n->n_members || !takes_part(n, i, now) || m->got || m->refuse || !in_reach(n, i))
+        return nothing;
     return (dl_want){.object =
                          n->phase == DL_PHASE_MODELS ? DL_OBJECT_MODEL : DL_OBJECT_CONTRIBUTION,
                      .round = n->round,
@@ -109,7 +110,7 @@ dl_want dl_node_wants(const dl_node *n, size_t i, dl_time now)
 }
 
 /* An object may arrive after its exchange, or a second time through another line. */
-static bool still_wanted(const dl_node *n, size_t i, dl_want w)
+bool dl_node_still_wants(const dl_node *n, size_t i, dl_want w)
 {
     const dl_object now = n->phase == DL_PHASE_MODELS ? DL_OBJECT_MODEL : DL_OBJECT_CONTRIBUTION;
     return collects(n) && w.object == now && w.round == n->round && !n->members[i].got &&
@@ -118,7 +119,7 @@ static bool still_wanted(const dl_node *n, size_t i, dl_want w)
 
 bool dl_node_got(dl_node *n, size_t i, dl_want w)
 {
-    if (!still_wanted(n, i, w)) return false;
+    if (!dl_node_still_wants(n, i, w)) return false;
     n->members[i].got = true;
     if (w.object == DL_OBJECT_CONTRIBUTION && n->members[i].beat.contributed <= w.round)
         n->members[i].beat.contributed = w.round + 1; /* its heartbeat comes later */
@@ -128,7 +129,7 @@ bool dl_node_got(dl_node *n, size_t i, dl_want w)
 void dl_node_refused(dl_node *n, size_t i, dl_want w, dl_ignored why, bool struck)
 {
     dl_node_ignored(n, why);
-    if (!still_wanted(n, i, w)) return;
+    if (!dl_node_still_wants(n, i, w)) return;
     n->members[i].refuse = true;
     n->members[i].struck = struck;
 }

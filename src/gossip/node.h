@@ -158,6 +158,9 @@ void dl_node_ignored(dl_node *node, dl_ignored why);
 dl_todo dl_node_next(dl_node *node, dl_time now);
 /* Returns the object that a line should fetch of a member now. */
 dl_want dl_node_wants(const dl_node *node, size_t member, dl_time now);
+/* Returns true if an object that a line is fetching would still be taken. Silence of the member
+ * does not make it false. */
+bool dl_node_still_wants(const dl_node *node, size_t member, dl_want want);
 bool dl_node_is_live(const dl_node *node, size_t member, dl_time now);
 /* Sets `out` to the places of the members that a step or an agreement combines, in the order of
  * names. This node is among them with place DL_NODE_MAX. Returns their number. */

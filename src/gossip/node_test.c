@@ -71,6 +71,19 @@ TEST(a_round_ends_at_its_deadline_without_a_stalled_node_and_does_not_wait_for_i
     CHECK_INT(DL_TODO_STEP, dl_node_next(&n, 11 * S));
 }
 
+TEST(nothing_is_wanted_of_a_member_that_keeps_no_object_of_the_round)
+{
+    dl_node n = exchanging(3, "all", 2);
+    dl_beat b = beat(1);
+    b.contributed = DL_NODE_KEEP;
+    dl_node_heard(&n, &b, S);
+    CHECK_INT(DL_OBJECT_CONTRIBUTION, dl_node_wants(&n, 0, S).object);
+    b.contributed = DL_NODE_KEEP + 1;
+    dl_node_heard(&n, &b, S);
+    CHECK_INT(DL_OBJECT_NONE, dl_node_wants(&n, 0, S).object);
+    CHECK_INT(DL_OBJECT_CONTRIBUTION, dl_node_wants(&n, 1, S).object);
+}
+
 /* Objects may come before the heartbeat that announces them, and after a later one. */
 TEST(agreement_waits_for_each_node_whose_contribution_came_before_its_heartbeat)
 {
@@ -372,7 +385,8 @@ TEST(the_last_round_lingers_until_all_are_done)
     CHECK_STR(run, n.self.run);
 }
 
-TEST_MAIN(a_round_ends_when_all_that_are_live_have_come,
+TEST_MAIN(nothing_is_wanted_of_a_member_that_keeps_no_object_of_the_round,
+          a_round_ends_when_all_that_are_live_have_come,
           a_round_ends_at_its_deadline_without_a_stalled_node_and_does_not_wait_for_it_again,
           agreement_waits_for_each_node_whose_contribution_came_before_its_heartbeat,
           a_node_that_says_it_contributed_and_sends_nothing_is_waited_for_ever_more_seldom,

@@ -27,10 +27,32 @@ void dl_wire_unlock(dl_wire *w)
     pthread_mutex_unlock(&w->lock);
 }
 
+/* Returns true if the fetcher of this line is at an object that would not be taken any more. */
+static bool is_in_vain(const dl_line *l)
+{
+    const dl_line_task *t = &l->task;
+    return t->want.object &&
+           !(l->member == t->member && dl_generation_equal(&l->generation, &t->generation) &&
+             dl_node_still_wants(l->wire->a.node, t->member, t->want));
+}
+
+/* A peer's hub may hold a request for an object that will never be there. Only an abort of the
+ * store ends the request early; the fetcher then opens the store again. */
+void dl_wire_wake(dl_wire *w)
+{
+    for (size_t k = 0; k < LINES; k++) {
+        dl_line *l = &w->lines[k];
+        if (!l->used || l->withdrawn || !is_in_vain(l)) continue;
+        l->withdrawn = true;
+        dl_store_abort(l->store);
+    }
+    pthread_cond_broadcast(&w->changed);
+}
+
 void dl_wire_changed(dl_wire *w)
 {
     w->said = false;
-    pthread_cond_broadcast(&w->changed);
+    dl_wire_wake(w);
 }
 
 void dl_wire_wait(dl_wire *w, dl_time until)
@@ -73,20 +95,14 @@ static bool is_ours_to_refuse(diloco_status status)
     return status == DILOCO_EPROTO || status == DILOCO_ENUMERIC || status == DILOCO_EDIFFERS;
 }
 
-/* The next object to fetch, and the member that it is of. */
-typedef struct task {
-    dl_want want;
-    size_t member;
-    dl_generation generation;
-} task;
-
 /* Reports the result of a fetch to the node. The line may have another member by now. */
-static void settle(dl_line *l, const task *t, diloco_status status, dl_ignored why, bool struck,
-                   const dl_contribution *facts, const dl_contribution_data *data)
+static void settle(dl_line *l, const dl_line_task *t, diloco_status status, dl_ignored why,
+                   bool struck, const dl_contribution *facts, const dl_contribution_data *data)
 {
     dl_wire *w = l->wire;
     const int which = t->want.object == DL_OBJECT_MODEL;
     dl_wire_lock(w);
+    l->task.want.object = DL_OBJECT_NONE;
     const bool same = l->member == t->member && dl_generation_equal(&l->generation, &t->generation);
     if (same && !status) {
         l->facts[which] = *facts;
@@ -95,7 +111,7 @@ static void settle(dl_line *l, const task *t, diloco_status status, dl_ignored w
     } else if (same) {
         dl_node_refused(w->a.node, l->member, t->want, why, struck);
     }
-    pthread_cond_broadcast(&w->changed);
+    dl_wire_wake(w);
     dl_wire_unlock(w);
 }
 
@@ -113,7 +129,7 @@ static void pause_after(dl_line *l, dl_time asked)
 
 /* Fetches and checks a wanted object, without the lock. A contribution of no samples is refused: it
  * would count as a member and move nothing. */
-static void fetch(dl_line *l, const task *t, const char *run)
+static void fetch(dl_line *l, const dl_line_task *t, const char *run)
 {
     dl_wire *w = l->wire;
     const dl_time asked = dl_clock_now();
@@ -171,11 +187,11 @@ void dl_line_count(dl_line *l, int which, const dl_store *store)
 
 /* Sets *t to the next object to fetch, once there is one. Returns false if the line is over. With
  * an object of DL_OBJECT_NONE nothing was wanted for WARM. */
-static bool next_task(dl_line *l, task *t)
+static bool next_task(dl_line *l, dl_line_task *t)
 {
     dl_wire *w = l->wire;
     const dl_time until = dl_time_from_now(WARM);
-    *t = (task){.want.object = DL_OBJECT_NONE};
+    *t = (dl_line_task){.want.object = DL_OBJECT_NONE};
     dl_wire_lock(w);
     dl_line_count(l, 0, l->store);
     while (!l->over && dl_clock_now() < until) {
@@ -185,9 +201,38 @@ static bool next_task(dl_line *l, task *t)
         if (t->want.object) break;
         dl_wire_wait(w, until);
     }
+    l->task = *t;
     const bool over = l->over;
     dl_wire_unlock(w);
     return !over;
+}
+
+/* Opens the store again if the last fetch was withdrawn. Returns false if it cannot: the line is
+ * over then. */
+static bool end_task(dl_line *l)
+{
+    dl_wire *w = l->wire;
+    dl_store *old = NULL;
+    dl_wire_lock(w);
+    l->task.want.object = DL_OBJECT_NONE;
+    if (l->withdrawn && !l->over) {
+        dl_line_count(l, 0, l->store);
+        w->sent += l->sent[0];
+        w->received += l->received[0];
+        l->sent[0] = l->received[0] = 0;
+        old = l->store;
+        l->store = NULL;
+    }
+    l->withdrawn = false;
+    dl_wire_unlock(w);
+    if (!old) return true;
+    dl_store_close(old);
+    if (!dl_line_open(l, &l->store, true)) return true;
+    dl_log(DILOCO_LOG_WARN, "%s: %s", l->address, diloco_error_text());
+    dl_wire_lock(w);
+    l->over = true;
+    dl_wire_unlock(w);
+    return false;
 }
 
 /* Makes the connection, and keeps it. So a fetch takes one round trip, and no handshake. */
@@ -204,15 +249,17 @@ static void *live(void *context)
     dl_line *l = context;
     dl_wire *w = l->wire;
     pthread_t listener;
-    task t;
+    dl_line_task t;
     diloco_status status = dl_line_open(l, &l->store, true);
     const bool listens = !status && !dl_thread_start(&listener, dl_line_listen, l);
     if (listens) keep_warm(l);
-    while (listens && next_task(l, &t)) {
+    bool more = listens;
+    while (more && next_task(l, &t)) {
         if (t.want.object)
             fetch(l, &t, w->a.node->self.run);
         else
             keep_warm(l);
+        more = end_task(l);
     }
     if (listens) pthread_join(listener, NULL);
     dl_wire_lock(w);

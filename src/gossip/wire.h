@@ -6,11 +6,11 @@
  *              heartbeat and members. Its fetcher reads the objects that the node wants of it.
  *
  * The two have a connection each, so no heartbeat delays an object. The peer's hub holds a request
- * for an object that is not there yet, and replies when it is. Lines do not wait for each other: n
- * peers with a delay cost one round trip, and a stalled peer delays no other. Everything that a
- * line reads is untrusted. A heartbeat has at most DL_BEAT_MAX bytes, a list of known nodes is read
- * up to DL_NODE_MAX, and an object up to the largest size of its form. Only whole, checked objects
- * are given to the node. */
+ * for an object that is not there yet, and replies when it is. The request ends early once its
+ * object would not be taken any more. Lines do not wait for each other: n peers with a delay cost
+ * one round trip, and a stalled peer delays no other. Everything that a line reads is untrusted. A
+ * heartbeat has at most DL_BEAT_MAX bytes, a list of known nodes is read up to DL_NODE_MAX, and an
+ * object up to the largest size of its form. Only whole, checked objects are given to the node. */
 #ifndef DL_GOSSIP_WIRE_H
 #define DL_GOSSIP_WIRE_H
 

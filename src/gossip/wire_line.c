@@ -69,7 +69,7 @@ static void take_beat(dl_line *l, const dl_beat *beat)
         l->member = NOBODY;
     else if (l->member != i)
         l->member = NOBODY, take_over(l, i), l->met = true, l->beat = *beat;
-    pthread_cond_broadcast(&w->changed);
+    dl_wire_wake(w);
     dl_wire_unlock(w);
 }
 

@@ -14,6 +14,13 @@ enum { LINES = 2 * DL_NODE_MAX, KNOW_EVERY = 4, NOBODY = DL_NODE_MAX };
 #define ASK   (5 * DL_SECOND)        /* the longest a small question takes */
 #define WARM  (60 * DL_SECOND) /* between requests of an idle connection; a hub's limit is 120 s */
 
+/* The next object to fetch, and the member that it is of. */
+typedef struct dl_line_task {
+    dl_want want;
+    size_t member;
+    dl_generation generation;
+} dl_line_task;
+
 /* One address, with two connections, each of a thread of its own: the fetcher reads objects, the
  * listener heartbeats. The lock guards the first part; see wire.c for facts and data. Arrays of two
  * have the contribution first, and the model to agree on second. */
@@ -31,6 +38,8 @@ typedef struct dl_line {
     dl_contribution_data data[2];
     dl_store *store, *ear; /* the fetcher's and the listener's; aborted by others */
     uint64_t sent[2], received[2];
+    dl_line_task task; /* that the fetcher is at; of DL_OBJECT_NONE: none */
+    bool withdrawn;    /* the store was aborted because that object is not wanted any more */
 
     /* The fetcher's own: */
     dl_slot *slot[2];
@@ -66,6 +75,9 @@ static inline dl_time dl_time_from_now(dl_time most)
 void dl_wire_add_line(dl_wire *w, const char *address);
 /* Opens a store of the peer at *out, so that dl_wire_destroy() can abort it. */
 DL_MUST_CHECK diloco_status dl_line_open(dl_line *l, dl_store **out, bool holds);
+/* Reports that the node has changed, without a new heartbeat: wakes the threads, and ends the fetch
+ * of each object that is no longer wanted. With the lock. */
+void dl_wire_wake(dl_wire *w);
 /* Notes the traffic of a store: 0 is the fetcher's, 1 the listener's. With the lock. */
 void dl_line_count(dl_line *l, int which, const dl_store *store);
 

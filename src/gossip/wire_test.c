@@ -3,7 +3,7 @@
 #include "gossip/wire.h"
 
 #include "gossip/node_dir.h"
-#include "hub/hub.h"
+#include "hub/server.h"
 #include "log/runfile.h"
 
 #include "check.h"
@@ -110,8 +110,9 @@ static void end(scene *s)
     dl_manifest_deinit(&s->manifest);
 }
 
-/* The other's contribution to round 3, made for `entry` of `run` by `name`. */
-static void serve(scene *s, const char *run, uint64_t entry, const char *name, bool damaged)
+/* The other's contribution to a round, made for `entry` of `run` by `name`. */
+static void serve_at(scene *s, uint64_t round, const char *run, uint64_t entry, const char *name,
+                     bool damaged)
 {
     dl_contribution facts = {
         .entry = entry, .stats.samples = 4, .stats.steps = 2, .stats.position = 40};
@@ -131,8 +132,13 @@ static void serve(scene *s, const char *run, uint64_t entry, const char *name, b
     all[0] = (dl_span){header, sizeof header};
     memcpy(all + 1, spans, n * sizeof *spans);
     if (damaged) all[1].len--;
-    dl_key_contribution(key, 3, &s->other.beat.generation);
+    dl_key_contribution(key, round, &s->other.beat.generation);
     CHECK_OK(dl_store_create(s->other.store, key, all, n + 1, NULL, DL_NEVER));
+}
+
+static void serve(scene *s, const char *run, uint64_t entry, const char *name, bool damaged)
+{
+    serve_at(s, 3, run, entry, name, damaged);
 }
 
 static bool over(const scene *s)
@@ -281,6 +287,44 @@ TEST(a_contribution_that_comes_later_is_heard_of_and_taken)
     end(&s);
 }
 
+/* Until the other's hub holds this node's request. */
+static void await_hold(const scene *s)
+{
+    while (atomic_load(&s->other.hub->metrics.held) == 0)
+        dl_clock_sleep(20 * DL_MILLISECOND);
+}
+
+/* The other skips round 3. Its hub would hold the request for 20 s, and the next one has to be
+ * there before that. */
+TEST(a_held_request_of_a_round_that_is_over_does_not_delay_the_next)
+{
+    scene s;
+    begin(&s);
+    dl_wire_lock(s.wire);
+    while (s.node.n_members == 0)
+        dl_wire_wait(s.wire, dl_clock_now() + DL_SECOND);
+    dl_node_next(&s.node, dl_clock_now());
+    dl_node_trained(&s.node, dl_clock_now());
+    dl_wire_changed(s.wire);
+    dl_wire_unlock(s.wire);
+    await_hold(&s);
+    const dl_time began = dl_clock_now();
+    serve_at(&s, 4, RUN, 4, "other", false);
+    dl_wire_lock(s.wire);
+    CHECK_INT(DL_TODO_PASS, dl_node_next(&s.node, s.node.until));
+    dl_node_stepped(&s.node, false, dl_clock_now());
+    CHECK_INT(DL_TODO_TRAIN, dl_node_next(&s.node, dl_clock_now()));
+    dl_node_trained(&s.node, dl_clock_now());
+    dl_wire_changed(s.wire);
+    while (!over(&s))
+        dl_wire_wait(s.wire, dl_clock_now() + DL_SECOND);
+    CHECK(s.node.members[0].got);
+    CHECK_INT(4, s.node.round);
+    CHECK(dl_clock_now() - began < 15 * DL_SECOND);
+    dl_wire_unlock(s.wire);
+    end(&s);
+}
+
 TEST(an_old_round_is_ignored_and_counted)
 {
     check_refused(RUN, 2, "other", false, DL_IGNORED_OLD);
@@ -390,6 +434,7 @@ TEST_MAIN(a_contribution_comes_whole_and_makes_two,
           a_received_contribution_counts_whoever_has_the_address_before_the_step,
           a_last_change_is_sent_before_the_end, a_restarted_node_finds_the_peers_that_it_met,
           a_contribution_that_comes_later_is_heard_of_and_taken,
+          a_held_request_of_a_round_that_is_over_does_not_delay_the_next,
           an_old_round_is_ignored_and_counted, a_future_round_is_ignored_and_counted,
           another_run_is_ignored_and_counted, anothers_name_is_ignored_and_counted,
           a_cut_one_is_ignored_and_counted, a_node_makes_itself_known_to_its_peer,
