@@ -9,24 +9,27 @@
 
 #include <string.h>
 
-/* Parts of one listing, and bytes of the object of one part: text that does not shrink is a little
- * longer as a frame. */
-enum { BATCH = 256, FRAME_MAX = DL_OUTPUT_TEXT + (64 << 10) };
+/* Bytes of the object of one part: text that does not shrink is a little longer as a frame. */
+enum { FRAME_MAX = DL_OUTPUT_TEXT + (64 << 10) };
+
+/* Parts of one listing: far more than a job keeps, for forged ones may be among them. */
+enum { LISTED_MAX = 1 << 20 };
 
 /* For one request to the store; between two looks, unless launch.poll is shorter. */
 static const dl_time PATIENCE = 60 * DL_SECOND, PERIOD = 5 * DL_SECOND;
 
 typedef struct part {
     uint64_t process, number;
+    bool is_read;
 } part;
 
 typedef struct reading {
     dl_store *store;
     const dl_job *job;
-    part parts[BATCH]; /* of the newest listing */
-    size_t n;
-    part last;    /* the newest part that was read */
-    dl_key after; /* its key; "": none was read */
+    dl_buf parts;  /* part[], in ascending order: of the newest listing */
+    dl_buf listed; /* part[], of the listing in progress */
+    bool begun;    /* text was read, of a part of the process `process` at last */
+    uint64_t process;
     dl_buf frame, text;
     dl_lines lines;
 } reading;
@@ -36,36 +39,66 @@ static dl_time soon(void)
     return dl_time_after(dl_clock_now(), PATIENCE);
 }
 
-/* Stops the walk once a batch is full. */
 static diloco_status on_found(void *context, const char *key, size_t len)
 {
     reading *r = context;
     char job[DL_OUTPUT_JOB_MAX + 1];
-    part *found = &r->parts[r->n];
+    part found = {.is_read = false};
     (void)len;
-    if (!dl_key_parse_output(job, &found->process, &found->number, key)) return DILOCO_OK;
-    return ++r->n < BATCH ? DILOCO_OK : DILOCO_EEXIST;
+    if (!dl_key_parse_output(job, &found.process, &found.number, key)) return DILOCO_OK;
+    if (r->listed.len == LISTED_MAX * sizeof found)
+        return dl_fail(DILOCO_EPROTO,
+                       "out/%s/ in %s has more than %d objects: delete those of other programs",
+                       r->job->name, dl_store_url(r->store), LISTED_MAX);
+    return dl_buf_add(&r->listed, &found, sizeof found);
 }
 
-/* Set `parts` to those after the last one that was read. */
+static part *parts_of(const dl_buf *list, size_t *n)
+{
+    *n = list->len / sizeof(part);
+    return (part *)list->data;
+}
+
+static bool is_before(const part *a, const part *b)
+{
+    return a->process != b->process ? a->process < b->process : a->number < b->number;
+}
+
+/* Mark those parts of the new listing that were read after the previous one. */
+static void carry_over(reading *r)
+{
+    size_t n, n_old, k = 0;
+    part *parts = parts_of(&r->listed, &n), *old = parts_of(&r->parts, &n_old);
+    for (size_t i = 0; i < n; i++) {
+        while (k < n_old && is_before(&old[k], &parts[i]))
+            k++;
+        if (k < n_old && !is_before(&parts[i], &old[k])) parts[i].is_read = old[k].is_read;
+    }
+}
+
+/* Set `parts` to those that there are now. Each listing has the whole folder, since a new part may
+ * come before a forged one that was read. */
 static diloco_status list(reading *r)
 {
     char folder[DL_OUTPUT_JOB_MAX + 8];
     snprintf(folder, sizeof folder, "out/%s/", r->job->name);
-    r->n = 0;
-    const diloco_status status =
-        dl_store_list(r->store, folder, *r->after ? r->after : NULL, on_found, r, soon());
-    return status == DILOCO_EEXIST && r->n == BATCH ? DILOCO_OK : status;
+    dl_buf_clear(&r->listed);
+    DL_TRY(dl_store_list(r->store, folder, NULL, on_found, r, soon()));
+    carry_over(r);
+    const dl_buf old = r->parts;
+    r->parts = r->listed;
+    r->listed = old;
+    return DILOCO_OK;
 }
 
 /* The oldest parts are removed while the output grows. Another process of the job begins a line. */
 static diloco_status note_place(reading *r, const part *p)
 {
-    const bool first = !*r->after;
+    const bool first = !r->begun;
     if (first && (p->process > 1 || p->number > 0))
         dl_log(DILOCO_LOG_WARN, "the store keeps the end of the output of %s, and no longer all",
                r->job->name);
-    if (!first && p->process != r->last.process && r->lines.line.len)
+    if (!first && p->process != r->process && r->lines.line.len)
         return dl_lines_add(&r->lines, "\n", 1);
     return DILOCO_OK;
 }
@@ -80,7 +113,7 @@ static diloco_status fetch(reading *r, const char *key)
     return dl_unzip(&r->text, r->frame.data, r->frame.len);
 }
 
-static diloco_status read_part(reading *r, const part *p)
+static diloco_status read_part(reading *r, part *p)
 {
     dl_key key;
     dl_key_output(key, r->job->name, p->process, p->number);
@@ -91,19 +124,20 @@ static diloco_status read_part(reading *r, const part *p)
                diloco_error_text());
     if (!status) DL_TRY(note_place(r, p));
     if (!status) DL_TRY(dl_lines_add(&r->lines, (const char *)r->text.data, r->text.len));
-    r->last = *p;
-    memcpy(r->after, key, sizeof key);
+    if (!status) r->process = p->process;
+    if (!status) r->begun = true;
+    p->is_read = true;
     return DILOCO_OK;
 }
 
-/* Read all parts that there are now. */
+/* Read the parts that there are now and that were not read before. */
 static diloco_status read_parts(reading *r)
 {
-    do {
-        DL_TRY(list(r));
-        for (size_t i = 0; i < r->n; i++)
-            DL_TRY(read_part(r, &r->parts[i]));
-    } while (r->n == BATCH);
+    size_t n;
+    DL_TRY(list(r));
+    part *parts = parts_of(&r->parts, &n);
+    for (size_t i = 0; i < n; i++)
+        if (!parts[i].is_read) DL_TRY(read_part(r, &parts[i]));
     return DILOCO_OK;
 }
 
@@ -136,12 +170,16 @@ diloco_status dl_output_read(const dl_executor *executor, const dl_launch_spec *
 {
     if (!dl_output_is_shipped(executor)) return executor->logs(spec, job, follow, fn, user);
     reading r = {.store = store, .job = job};
+    dl_buf_init(&r.parts, LISTED_MAX * sizeof(part));
+    dl_buf_init(&r.listed, LISTED_MAX * sizeof(part));
     dl_buf_init(&r.frame, FRAME_MAX);
     dl_buf_init(&r.text, DL_OUTPUT_TEXT);
     dl_lines_init(&r.lines, fn, user);
     diloco_status status = read_parts(&r);
     if (!status && follow) status = follow_parts(&r, executor, spec);
     status = dl_lines_end(&r.lines, status);
+    dl_buf_deinit(&r.parts);
+    dl_buf_deinit(&r.listed);
     dl_buf_deinit(&r.frame);
     dl_buf_deinit(&r.text);
     return status;

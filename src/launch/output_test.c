@@ -32,10 +32,18 @@ static diloco_status keep(void *user, const char *line, size_t len)
 
 static int n_polls;
 
+/* Writes its last line at the first poll, unless it is NULL. */
+static dl_shipper *writes_later;
+
 /* The replica ends at the second poll. */
 static diloco_status poll_twice(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
     (void)spec, (void)n;
+    if (writes_later) {
+        dl_shipper_add(writes_later, "later\n", 6);
+        dl_shipper_close(writes_later, 60 * DL_SECOND);
+        writes_later = NULL;
+    }
     if (++n_polls == 2) dl_job_set(&jobs[0], DL_JOB_SUCCEEDED, 0, "%s", "");
     return DILOCO_OK;
 }
@@ -163,6 +171,80 @@ TEST(forged_parts_are_left_out)
     dl_zipper_destroy(zipper);
 }
 
+/* A part that a party which can create objects has made. */
+static void forge(const char *url, const char *name, const char *output)
+{
+    dl_zipper *zipper;
+    dl_span frame;
+    dl_key key;
+    snprintf(key, sizeof key, "out/" JOB "/%s", name);
+    CHECK_OK(dl_zipper_create(&zipper, 1 << 10));
+    CHECK_OK(dl_zip(zipper, &frame, output, strlen(output)));
+    put(url, key, frame.data, frame.len);
+    dl_zipper_destroy(zipper);
+}
+
+TEST(forged_numbers_of_processes_hide_no_later_output)
+{
+    const char *url = scratch_path("numbers");
+    make_store(url);
+    ship(url, "one\n");
+    forge(url, "9999999999-0000000000.zst", "forged\n");
+    forge(url, "10000000000-0000000000.zst", "of 11 digits\n");
+    forge(url, "18446744073709551615-0000000000.zst", "of 20 digits\n");
+    ship(url, "two\n");
+    ship(url, "three\n");
+    read_all(url, false);
+    CHECK_STR("one\ntwo\nthree\nforged\n", text);
+    forge(url, "0999999999-0000000000.zst", "greatest\n");
+    forge(url, "1000000001-0000000000.zst", "between\n");
+    ship(url, "four\n");
+    ship(url, "five\n");
+    read_all(url, false);
+    CHECK_STR("one\ntwo\nthree\ngreatest\nfour\nbetween\nfive\nforged\n", text);
+}
+
+/* A process that runs, and whose first line is in the store. */
+static dl_shipper *running(const char *url)
+{
+    dl_shipper *shipper;
+    CHECK_OK(dl_shipper_create(&shipper, url, JOB));
+    dl_shipper_add(shipper, "one\n", 4);
+    do
+        read_all(url, false);
+    while (!*text);
+    return shipper;
+}
+
+TEST(a_follower_reads_parts_that_come_before_forged_ones)
+{
+    const char *url = scratch_path("followed");
+    make_store(url);
+    writes_later = running(url);
+    put(url, "out/" JOB "/0000000001-9999999999.zst", "junk", 4);
+    forge(url, "9999999999-9999999999.zst", "forged\n");
+    n_polls = 0;
+    read_all(url, true);
+    CHECK_STR("one\nforged\nlater\n", text);
+}
+
+/* A process whose next names are taken continues as the next process. */
+TEST(forged_next_parts_do_not_stop_a_process)
+{
+    char name[64];
+    const char *url = scratch_path("taken");
+    make_store(url);
+    dl_shipper *shipper = running(url);
+    for (int i = 1; i <= 20; i++) {
+        snprintf(name, sizeof name, "0000000001-%010d.zst", i);
+        forge(url, name, "");
+    }
+    dl_shipper_add(shipper, "two\n", 4);
+    dl_shipper_close(shipper, 60 * DL_SECOND);
+    read_all(url, false);
+    CHECK_STR("one\ntwo\n", text);
+}
+
 static diloco_status count(void *user, const char *key, size_t len)
 {
     size_t *n = user;
@@ -216,5 +298,7 @@ TEST(a_store_that_is_not_there_is_given_up_at_the_end)
 TEST_MAIN(output_of_each_process_of_a_job_is_read_in_order,
           output_is_in_the_store_while_its_process_runs,
           output_waits_for_a_store_that_is_full_and_says_what_it_dropped, forged_parts_are_left_out,
-          the_oldest_parts_are_removed, a_name_that_is_none_of_a_job_is_refused,
-          a_store_that_is_not_there_is_given_up_at_the_end)
+          forged_numbers_of_processes_hide_no_later_output,
+          a_follower_reads_parts_that_come_before_forged_ones,
+          forged_next_parts_do_not_stop_a_process, the_oldest_parts_are_removed,
+          a_name_that_is_none_of_a_job_is_refused, a_store_that_is_not_there_is_given_up_at_the_end)

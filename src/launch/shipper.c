@@ -25,6 +25,9 @@ typedef struct kept {
     size_t len;
 } kept;
 
+/* The number of a process that no job reaches. */
+static const uint64_t UNREACHED = 1000000000;
+
 /* Room for the parts of one listing. */
 enum { KEPT_ROOM = 2 * DL_OUTPUT_PARTS };
 
@@ -97,13 +100,17 @@ static void remember(dl_shipper *s, uint64_t process, uint64_t part, size_t len)
     s->bytes += len;
 }
 
-/* Other objects in this folder are left alone. */
+/* Other objects in this folder are left alone. Keys come in ascending order, so afterwards
+ * `process` is the first free number after those of all processes. It has 10 digits even if a
+ * party has forged the greatest number: a number that no job reaches is only followed if it is
+ * taken. */
 static diloco_status on_found(void *context, const char *key, size_t len)
 {
     dl_shipper *s = context;
     char job[DL_OUTPUT_JOB_MAX + 1];
     uint64_t process, part;
     if (!dl_key_parse_output(job, &process, &part, key)) return DILOCO_OK;
+    if (process >= UNREACHED && process > s->process) return DILOCO_OK;
     remember(s, process, part, len);
     if (process >= s->process) s->process = process + 1;
     return DILOCO_OK;
@@ -118,7 +125,8 @@ static dl_time limit(dl_shipper *s)
     return until < by_patience ? until : by_patience;
 }
 
-/* This process is the next one of the job. Its first part decides between two at once. */
+/* This process is the next one of the job. Its first part decides between two that begin at the
+ * same time. */
 static diloco_status begin(dl_shipper *s)
 {
     char folder[DL_OUTPUT_JOB_MAX + 8];
@@ -155,8 +163,8 @@ static diloco_status open_store(dl_shipper *s)
     return DILOCO_OK;
 }
 
-/* Upload `sending` as one object. DILOCO_EEXIST: another process has this name, so it takes the
- * next one. */
+/* Upload `sending` as one object. DILOCO_EEXIST: another process has this name, or a party has
+ * forged it. Then this process takes the next free number. */
 static diloco_status send_part(dl_shipper *s)
 {
     dl_key key;
@@ -166,8 +174,7 @@ static diloco_status send_part(dl_shipper *s)
     dl_key_output(key, s->job, s->process, s->part);
     DL_TRY(dl_zip(s->zipper, &frame, s->sending.data, s->sending.len));
     const diloco_status status = dl_store_create(s->store, key, &frame, 1, NULL, limit(s));
-    if (status == DILOCO_EEXIST && s->part == 0) s->begun = false;
-    if (status == DILOCO_EEXIST && s->part > 0) s->part++;
+    if (status == DILOCO_EEXIST) s->begun = false;
     if (status) return status;
     remember(s, s->process, s->part++, frame.len);
     dl_buf_clear(&s->sending);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { DIGITS_MAX = 20 };
+enum { DIGITS_MAX = 20, OUTPUT_DIGITS = 10 };
 enum { LEAST_DIGITS = 4, MOST_DIGITS = 7 }; /* of a generation: DL_GENERATION_MAX has 7 */
 
 /* ---- replicas and generations */
@@ -282,8 +282,8 @@ void dl_key_record(dl_key out, const dl_generation *generation, uint64_t part)
 
 void dl_key_output(dl_key out, const char *job, uint64_t process, uint64_t part)
 {
-    put(out, "out/%s/%010llu-%010llu.zst", job, (unsigned long long)process,
-        (unsigned long long)part);
+    put(out, "out/%s/%0*llu-%0*llu.zst", job, OUTPUT_DIGITS, (unsigned long long)process,
+        OUTPUT_DIGITS, (unsigned long long)part);
 }
 
 /* ---- reading keys */
@@ -376,24 +376,25 @@ bool dl_key_parse_record(dl_generation *generation, uint64_t *part, const char *
     return true;
 }
 
-/* The job's name comes first, since a key is printed again from it. */
+/* Numbers have exactly 10 digits, so that keys sort by them. The job's name comes first, since a
+ * key is printed again from it. */
 bool dl_key_parse_output(char job[DL_OUTPUT_JOB_MAX + 1], uint64_t *process, uint64_t *part,
                          const char *key)
 {
     const char *text = after_prefix(key, "out/");
     const size_t len = text ? strcspn(text, "/") : 0;
-    size_t n_digits;
+    size_t n_process, n_part;
     if (!text || !text[len] || len > DL_OUTPUT_JOB_MAX) return false;
     memcpy(job, text, len);
     job[len] = '\0';
     if (!dl_output_job_ok(job)) return false;
     text += len + 1;
-    *process = read_digits(&n_digits, text, strlen(text));
-    text += n_digits + (text[n_digits] == '-');
-    *part = read_digits(&n_digits, text, strlen(text));
+    *process = read_digits(&n_process, text, strlen(text));
+    text += n_process + (text[n_process] == '-');
+    *part = read_digits(&n_part, text, strlen(text));
     dl_key again;
     dl_key_output(again, job, *process, *part);
-    return strcmp(again, key) == 0;
+    return n_process == OUTPUT_DIGITS && n_part == OUTPUT_DIGITS && strcmp(again, key) == 0;
 }
 
 /* Only the manifest counts: without it there is no snapshot. */

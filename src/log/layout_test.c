@@ -135,6 +135,27 @@ TEST(a_name_has_one_spelling)
     CHECK_INT(5, entry);
 }
 
+TEST(numbers_of_output_have_10_digits)
+{
+    static const char *const names[] = {"out/j/1-0000000000.zst",
+                                        "out/j/0000000001-0.zst",
+                                        "out/j/0000000001-0000000000",
+                                        "out/j/0000000001.zst",
+                                        "out/j/00000000010000000000.zst",
+                                        "out/j/10000000000-0000000000.zst",
+                                        "out/j/0000000001-10000000000.zst",
+                                        "out/j/18446744073709551615-0000000000.zst",
+                                        "out/j/18446744073709551617-0000000000.zst",
+                                        "out/j.k/0000000001-0000000000.zst"};
+    char job[DL_OUTPUT_JOB_MAX + 1];
+    uint64_t process, part;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        CHECK(!dl_key_parse_output(job, &process, &part, names[i]));
+    CHECK(dl_key_parse_output(job, &process, &part, "out/j/9999999999-0000000007.zst"));
+    CHECK_STR("j", job);
+    CHECK(process == 9999999999u && part == 7);
+}
+
 TEST(a_replica_name_is_1_to_31_plain_characters)
 {
     CHECK(dl_replica_name_ok("r"));
@@ -189,5 +210,5 @@ TEST(generations_of_a_replica_sort_by_number)
 }
 
 TEST_MAIN(names_follow_the_layout, names_are_read_back, a_name_has_one_spelling,
-          a_replica_name_is_1_to_31_plain_characters, replicas_sort_by_the_numbers_in_their_names,
-          generations_of_a_replica_sort_by_number)
+          numbers_of_output_have_10_digits, a_replica_name_is_1_to_31_plain_characters,
+          replicas_sort_by_the_numbers_in_their_names, generations_of_a_replica_sort_by_number)
