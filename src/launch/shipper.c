@@ -40,7 +40,7 @@ struct dl_shipper {
     dl_buf gathered;
     size_t lost;        /* bytes that were dropped before those in `gathered` */
     dl_time since;      /* when `gathered` got its first byte */
-    dl_time retry;      /* `sending` is not sent before this time */
+    dl_time retry;      /* nothing is taken or sent before this time */
     dl_time until;      /* not DL_NEVER: close the shipper at this time */
     dl_store *at_store; /* the request in progress may be aborted; or NULL */
     bool finished;
@@ -197,7 +197,7 @@ static void note(dl_shipper *s, diloco_status status)
 /* ---- the thread */
 
 /* Move at most one part of what waits to `sending`, with a line for the bytes that were dropped
- * before it. */
+ * before it. Without memory `sending` stays empty, and the bytes wait for a second. */
 static void take_part(dl_shipper *s)
 {
     const size_t n = dl_size_min(s->gathered.len, DL_OUTPUT_TEXT - 128);
@@ -208,7 +208,11 @@ static void take_part(dl_shipper *s)
                              "more\n",
                              s->lost);
     if (!status) status = dl_buf_add(&s->sending, s->gathered.data, n);
-    if (status) return; /* no memory: they wait */
+    if (status) {
+        dl_buf_clear(&s->sending);
+        s->retry = dl_time_after(dl_clock_now(), FIRST_PAUSE);
+        return;
+    }
     s->lost = 0;
     memmove(s->gathered.data, s->gathered.data + n, s->gathered.len - n);
     s->gathered.len -= n;
@@ -224,9 +228,10 @@ static bool wait_for_part(dl_shipper *s)
     for (;;) {
         const dl_time now = dl_clock_now(), closing = s->until;
         const bool sends = s->sending.len > 0, waits = s->gathered.len > 0;
-        dl_time next = sends ? s->retry : waits ? s->since + PART_AGE : DL_NEVER;
+        dl_time next = sends ? now : waits ? s->since + PART_AGE : DL_NEVER;
         if (!sends && (s->gathered.len >= PART_ENOUGH || closing != DL_NEVER)) next = now;
         more = (sends || waits) && now < closing;
+        if (next < s->retry) next = s->retry;
         if (next > closing) next = closing;
         if (next <= now || (closing != DL_NEVER && !more)) break;
         if (next == DL_NEVER) {
@@ -245,6 +250,7 @@ static void *ship(void *context)
 {
     dl_shipper *s = context;
     while (wait_for_part(s)) {
+        if (s->sending.len == 0) continue; /* no memory */
         const diloco_status sent = send_part(s);
         note(s, sent ? sent : trim(s));
         pthread_mutex_lock(&s->lock);
