@@ -20,11 +20,14 @@ static void insert(dl_mask *mask, const char *value)
 
 diloco_status dl_mask_init(dl_mask *mask, const char *names)
 {
-    char name[256];
+    char name[DL_MASK_NAME_MAX + 1];
     memset(mask, 0, sizeof *mask);
     dl_buf_init(&mask->held, HELD_MAX);
     while (*names) {
         const size_t len = strcspn(names, ",");
+        if (len > DL_MASK_NAME_MAX)
+            return dl_fail(DILOCO_EINVAL, "--hide: a name has at most %d bytes, and not %.60s…",
+                           DL_MASK_NAME_MAX, names);
         snprintf(name, sizeof name, "%.*s", (int)len, names);
         const char *value = getenv(name);
         if (mask->n == DL_MASK_VALUES)

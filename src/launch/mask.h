@@ -7,7 +7,8 @@
 
 #include "base/buf.h"
 
-enum { DL_MASK_VALUES = 64 };
+/* Values, and bytes of the name of one. */
+enum { DL_MASK_VALUES = 64, DL_MASK_NAME_MAX = 255 };
 
 typedef struct dl_mask {
     const char *values[DL_MASK_VALUES]; /* borrowed from the environment, longest first */
@@ -18,7 +19,8 @@ typedef struct dl_mask {
 
 /* dl_mask_init reads the values of the variables whose names are in `names`, with commas between
  * them; "" has none. Variables that are not set or empty are left out. The environment must not
- * change before dl_mask_deinit. Returns DILOCO_EINVAL for more than DL_MASK_VALUES names. */
+ * change before dl_mask_deinit. Returns DILOCO_EINVAL for more than DL_MASK_VALUES names, or
+ * for a name of more than DL_MASK_NAME_MAX bytes. */
 DL_MUST_CHECK diloco_status dl_mask_init(dl_mask *mask, const char *names);
 void dl_mask_deinit(dl_mask *mask);
 

@@ -56,5 +56,18 @@ TEST(too_many_names_are_refused)
     dl_mask_deinit(&mask);
 }
 
+TEST(a_name_that_is_too_long_is_refused)
+{
+    char name[DL_MASK_NAME_MAX + 2];
+    dl_mask mask;
+    memset(name, 'N', sizeof name);
+    name[DL_MASK_NAME_MAX + 1] = '\0';
+    CHECK_STATUS(DILOCO_EINVAL, dl_mask_init(&mask, name));
+    dl_mask_deinit(&mask);
+    name[DL_MASK_NAME_MAX] = '\0';
+    CHECK_OK(dl_mask_init(&mask, name));
+    dl_mask_deinit(&mask);
+}
+
 TEST_MAIN(values_are_masked_in_pieces_of_any_size, a_text_without_secrets_stays_as_it_is,
-          too_many_names_are_refused)
+          too_many_names_are_refused, a_name_that_is_too_long_is_refused)

@@ -8,6 +8,7 @@
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include "fetch/fetch_data.h"
+#include "launch/mask.h"
 #include "launch/output.h"
 #include <diloco/train.h>
 
@@ -123,12 +124,27 @@ static diloco_status add_option(dl_launching *l, const dl_option *row)
     return status;
 }
 
+/* Names that `ship` would refuse on each machine are refused before machines cost money. */
+static diloco_status check_hidden(const dl_launching *l)
+{
+    _Static_assert((int)DL_LAUNCHING_NAMES <= (int)DL_MASK_VALUES,
+                   "ship hides all secrets of a replica");
+    for (char *const *s = l->secrets; *s; s++)
+        if (strlen(*s) > DL_MASK_NAME_MAX)
+            return dl_fail(DILOCO_EINVAL,
+                           "launch.secrets: the name %.60s… has more than %d bytes: give the "
+                           "variable a shorter name",
+                           *s, DL_MASK_NAME_MAX);
+    return DILOCO_OK;
+}
+
 /* Where the backend has no log, the replica is started by `ship`, which uploads its output to the
  * store and masks the secrets in it. */
 static diloco_status add_shipping(dl_launching *l)
 {
     dl_buf names;
     if (!dl_output_is_shipped(l->executor)) return DILOCO_OK;
+    DL_TRY(check_hidden(l));
     DL_TRY(dl_launching_add_word(l, "ship"));
     DL_TRY(dl_launching_add_word(l, l->store));
     dl_buf_init(&names, DL_LAUNCHING_TEXT);

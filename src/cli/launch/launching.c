@@ -16,7 +16,9 @@ diloco_status dl_launching_add(char **list, size_t most, const char *text, size_
     size_t n = 0;
     while (list[n])
         n++;
-    if (n == most) return dl_fail(DILOCO_EINVAL, "a replica gets at most %zu of these", most);
+    if (n == most)
+        return dl_fail(DILOCO_EINVAL, "\"%.*s\": a replica gets at most %zu of these",
+                       (int)dl_size_min(len, 60), text, most);
     list[n] = strndup(text, len);
     return list[n] ? DILOCO_OK : dl_fail(DILOCO_ENOMEM, "out of memory for a replica's arguments");
 }
@@ -120,15 +122,18 @@ diloco_status dl_launching_place(dl_config_path out, const dl_launching *l, cons
 
 /* ---- the spec */
 
-/* Add each item of a list with commas, without blanks around it. */
-static diloco_status add_list(char **list, const char *text)
+/* Add each item of the option's list with commas, without blanks around it. */
+static diloco_status add_list(char **list, const char *option, const char *text)
 {
-    while (*text) {
+    for (size_t n = 0; *text;) {
         text += strspn(text, ", ");
         size_t len = strcspn(text, ",");
         const size_t next = len;
         while (len && text[len - 1] == ' ')
             len--;
+        if (len && n++ == DL_LAUNCHING_NAMES)
+            return dl_fail(DILOCO_EINVAL, "%s has more than %d names: name fewer", option,
+                           DL_LAUNCHING_NAMES);
         if (len) DL_TRY(dl_launching_add(list, DL_LAUNCHING_NAMES, text, len));
         text += next;
     }
@@ -160,8 +165,8 @@ static diloco_status check_lists(const dl_launching *l)
 
 diloco_status dl_launching_lists(dl_launching *l)
 {
-    DL_TRY(add_list(l->env, l->config->launch_env));
-    DL_TRY(add_list(l->secrets, l->config->launch_secrets));
+    DL_TRY(add_list(l->env, "launch.env", l->config->launch_env));
+    DL_TRY(add_list(l->secrets, "launch.secrets", l->config->launch_secrets));
     return check_lists(l);
 }
 

@@ -61,7 +61,8 @@ DL_MUST_CHECK diloco_status dl_launching_place(dl_config_path out, const dl_laun
                                                const char *option, const char *url);
 
 /* dl_launching_lists reads launch.env and launch.secrets. Returns DILOCO_EINVAL for a variable that
- * is no NAME=VALUE, and for a secret that the environment lacks. */
+ * is no NAME=VALUE, for a secret that the environment lacks, and for a list of more than
+ * DL_LAUNCHING_NAMES. */
 DL_MUST_CHECK diloco_status dl_launching_lists(dl_launching *l);
 
 /* dl_launching_spec fills in the spec of program, words and lists. Every executor checks it, before
