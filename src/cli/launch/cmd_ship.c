@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -91,7 +92,7 @@ static void become_replica(const shipping *s, const dl_args *args, pid_t parent,
 }
 
 /* Waits for all processes that end until the replica is one of them. Returns true with its exit
- * code, 128 + N after signal N. */
+ * code, 128 + N after signal N. Without any child the replica has ended, with an unknown code. */
 static bool has_ended(int *code, pid_t replica)
 {
     pid_t pid;
@@ -101,7 +102,7 @@ static bool has_ended(int *code, pid_t replica)
         *code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
         return true;
     }
-    return false;
+    return pid < 0 && errno == ECHILD;
 }
 
 /* Signals of the terminal reach the replica by themselves. */
@@ -134,7 +135,9 @@ static diloco_status begin(shipping *s, const dl_args *args)
     return DILOCO_OK;
 }
 
-/* The signals are blocked from before the fork on, so that none is lost. */
+/* The signals are blocked from before the fork on, so that none is lost. main has undone a SIGCHLD
+ * that the parent ignores. The end runs no functions of atexit: the shipper's thread may still use
+ * what they free. */
 static diloco_status cmd_ship(const dl_args *args)
 {
     shipping s = {.shipper = NULL};
@@ -163,7 +166,8 @@ static diloco_status cmd_ship(const dl_args *args)
     dl_shipper_close(s.shipper, LAST_PART);
     dl_mask_deinit(&s.mask);
     dl_buf_deinit(&s.shown);
-    exit(code);
+    fflush(NULL);
+    _exit(code);
 }
 
 const dl_command dl_command_ship = {
