@@ -41,8 +41,9 @@ fake() {
     api=http://127.0.0.1:$(cat api/port)
 }
 
-# A run waits for a replica that is started again, however long that takes here.
-sed -i 's/^rounds = 6/rounds = 60/; s/^patience = 5/patience = 1200/' tiny.toml
+# A run waits for a replica that is started again, however long that takes here. A test whose run has to last
+# longer sets $rounds before.
+sed -i 's/^rounds = 6/rounds = '"${rounds:-60}"'/; s/^patience = 5/patience = 1200/' tiny.toml
 sed -i "s|^train_path = .*|train_path = \"$PWD/text.txt\"|" tiny.toml
 expect 0 diloco train tiny.toml --store whole --quiet
 want=$(digest whole)

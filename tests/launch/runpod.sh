@@ -1,6 +1,9 @@
 #!/bin/sh
 # diloco launch --on runpod against a fake of the API. A run completes after a kill, an interruption and an outage of the
 # API, and every pod is deleted. Refusals are named. A secret is in no request. Replicas ship their output to the store.
+# Output is shipped after 5 seconds, and the run has to last longer.
+# shellcheck disable=SC2034 # cloud_lib.sh reads it
+rounds=300
 . "$(dirname "$0")/cloud_lib.sh"
 serve_hub
 store=$hub/cut
@@ -29,6 +32,17 @@ sent_nothing
 # Refusals name the option or the cause.
 expect_error 2 'launch.image is not set' diloco launch tiny.toml --store "$store" --set launch.image=
 expect_error 2 'launch.gpus and launch.gpu_type together' diloco launch tiny.toml --store "$store" --set launch.gpus=1
+long=$(printf '%0256d' 0 | tr 0 N)
+expect_error 2 'launch.secrets: the name NNN' env "$long=x" diloco launch tiny.toml --store "$store" \
+    --set "launch.secrets=$long"
+says 'has more than 255 bytes'
+# shellcheck disable=SC2046 # a word for each variable
+expect_error 2 'launch.secrets has more than 64 names' env $(seq -f 'S%g=x' 65) diloco launch tiny.toml \
+    --store "$store" --set "launch.secrets=$(seq -s , -f 'S%g' 65)"
+# The hub's token would be one more.
+# shellcheck disable=SC2046
+expect_error 2 '"DILOCO_HUB_TOKEN": a replica gets at most 64' env $(seq -f 'S%g=x' 64) diloco launch tiny.toml \
+    --store "$store" --set "launch.secrets=$(seq -s , -f 'S%g' 64)"
 expect_error 2 'set launch.machine and launch.cpus' diloco launch tiny.toml --store "$store" --set launch.memory=8
 expect_error 3 'launch.timeout' diloco launch tiny.toml --store "$store" --set launch.timeout=60
 expect_error 2 'no API key in RUNPOD_API_KEY' env -u RUNPOD_API_KEY diloco launch tiny.toml --store "$store"
@@ -97,6 +111,10 @@ expect 137 $ship 'kill -9 $$'
 expect 0 diloco launch logs "$store" --rank 0
 [ "$(tail -n 2 out)" = "the token is ***
 no newline" ] || fail "not the masked output"
+
+# A parent that ignores SIGCHLD changes nothing.
+ignoring='import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); os.execvp(sys.argv[1], sys.argv[1:])'
+expect 4 python3 -c "$ignoring" $ship 'exit 4'
 
 # SIGTERM reaches the program, which then ends by itself.
 $ship 'trap "echo stops; exit 5" TERM; echo waits; while :; do sleep 0.1; done' >ship.out 2>ship.err &
