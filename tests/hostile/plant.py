@@ -70,7 +70,7 @@ def others(e):
     yield f"snap/9999999999/a{e}.0000/manifest.json"
     yield f"rec/_create.0000/{e:010d}.jsonl.zst"
     yield f"launch/{e:010d}.json"
-    yield f"out/j{e}/0-{e}.zst"
+    yield f"out/j{e}/{e:010d}-0000000000.zst"
     yield "batch.json"
 
 
