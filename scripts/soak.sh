@@ -35,6 +35,10 @@ step "a covering set of it, trained"
 python3 tests/matrix/cells.py "$build/diloco" "$build/tests/matrix_test" --verbose
 step "a writer without a key: each kind of objects alone, and 100,000 under one prefix"
 for part in kinds crowd; do sh tests/e2e/intruder.sh "$build/diloco" $part; done
+step "1 GB of output of a launched replica"
+for launched in e2e/launch_local launch/ssh; do
+    LONG_OUTPUT_MB=1000 sh "tests/$launched.sh" "$build/diloco" || [ $? = 77 ]
+done
 step "members that read from each other, 100 ms apart"
 sh tests/soak/peers_wan.sh "$build/diloco" "$build/tests/wan" || [ $? = 77 ]
 step "four replicas and synchronous training on as many tokens"

@@ -14,7 +14,7 @@ and of a replica that no other object names. The kinds of objects:
     earlier    what the same member has signed for an earlier entry
     pointer    in a bucket, the pointer to an object that does not exist
     file       a file where the run keeps a folder (c/<e> and the like)
-    crowd      2,000 objects of unknown names and as many of r1 under c/, and 200 under other patterns;
+    crowd      2,000 objects of unknown names and as many of one replica under c/, and 200 under other patterns;
                CROWD times as many, where that is set
     mixed      each of these but the last in turn, from name to name
     each       the same, but one kind for three entries, a free entry, then the next kind
@@ -286,13 +286,14 @@ class Planter:
 
     def put_crowd(self):
         e = self.entries
+        replica = self.replicas[:2][-1]
         for i in range(int(2000 * CROWD)):
             self.put(f"c/{e:010d}/a{i}.0000", "short")
-            self.put(f"c/{e:010d}/r1.{i:04d}", "short")
+            self.put(f"c/{e:010d}/{replica}.{i:04d}", "short")
         for i in range(int(200 * CROWD)):
             for folder in ("gen", "hb", "end", "invite", "admit", "snap/9999999999"):
                 self.put(f"{folder}/a{i}.0000", "short")
-            self.put(f"gen/r1.{i:04d}", "short")
+            self.put(f"gen/{replica}.{i:04d}", "short")
 
     def newest(self, replica):
         """The newest generation of that name."""
