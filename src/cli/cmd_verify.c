@@ -125,7 +125,9 @@ const dl_command dl_command_verify = {
         "that is kept, or\n"
         "all. With --from-snapshot it does not read the entries before that snapshot, so its "
         "time does not\n"
-        "grow with the log. The state of the snapshot is then trusted.",
+        "grow with the log. The state of the snapshot is then trusted. If no entry follows it, the "
+        "whole log\n"
+        "is verified.",
     .flags = DL_FLAGS(DL_FLAG_JSON, DL_FLAG_FROM_SNAPSHOT, DL_FLAG_VERBOSE),
     .run = cmd_verify,
 };
