@@ -350,7 +350,8 @@ static diloco_status prepare(dl_exec *x, fetcher *f, const dl_request *request, 
 static bool is_kept(const dl_exec *x, const dl_request *request)
 {
     const fetched *k = &x->collect.fetchers->kept[request->fetch.slot];
-    return k->there && k->n_forgotten == x->collect.fetchers->n_forgotten && k->whole == request->fetch.whole && k->entry == request->entry &&
+    return k->there && k->n_forgotten == x->collect.fetchers->n_forgotten &&
+           k->whole == request->fetch.whole && k->entry == request->entry &&
            dl_generation_equal(&k->generation, &request->fetch.generation);
 }
 
