@@ -139,6 +139,7 @@ typedef struct dl_beating {
     dl_generation generation; /* the newest that has signed a heartbeat, */
     bool signed_once;         /* if there is one; otherwise it only has the name */
     bool end_listed;          /* end/ has this generation */
+    dl_seen seen;             /* its last signed heartbeat; beat 0: not yet */
     uint64_t n_later;         /* later generations in hb/ */
     uint32_t later[DL_BEATING_LATER];
 } dl_beating;

@@ -16,10 +16,11 @@ enum { SIGN_MAX = 4096, UNNAMED_MAX = 64 };
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
-/* Rows are in the order of the listing that made them, so the row after the last one is likely. */
-static dl_beating *row_of(dl_collect_part *c, const char *replica)
+/* Rows are in the order of the listing that made them. So the row is likely the one that was found
+ * last, or the next one. Looks at `most` rows from there on. */
+static dl_beating *row_near(dl_collect_part *c, const char *replica, size_t most)
 {
-    for (size_t k = 0; k < c->n_beating; k++) {
+    for (size_t k = 0; k < c->n_beating && k < most; k++) {
         const size_t i = (c->beating_at + k) % c->n_beating;
         if (strcmp(c->beating[i].generation.replica, replica)) continue;
         c->beating_at = i;
@@ -28,12 +29,31 @@ static dl_beating *row_of(dl_collect_part *c, const char *replica)
     return NULL;
 }
 
+static dl_beating *row_of(dl_collect_part *c, const char *replica)
+{
+    return row_near(c, replica, SIZE_MAX);
+}
+
 /* Only asynchronous replicas need the speeds of others than the named ones. */
 static bool may_have_row(const dl_exec *x, bool named)
 {
     const dl_collect_part *c = &x->collect;
     if (c->n_beating == c->cap_seen) return false;
     return named || c->n_beating < dl_exec_n_named(x) + UNNAMED_MAX;
+}
+
+/* Returns the replica's row, or a new one, or NULL if it may have none. */
+static dl_beating *other_row(dl_exec *x, const dl_generation *generation)
+{
+    dl_collect_part *c = &x->collect;
+    const bool named = dl_exec_is_named(x, generation);
+    if (!named && !x->mode->reads_speeds) return NULL;
+    dl_beating *row = row_of(c, generation->replica);
+    if (!row && may_have_row(x, named)) {
+        row = &c->beating[c->n_beating++];
+        *row = (dl_beating){.generation = *generation};
+    }
+    return row;
 }
 
 /* Notes the number of a later generation that hb/ has. */
@@ -54,13 +74,8 @@ static diloco_status found_heartbeat(void *context, const char *key, size_t len)
     dl_generation generation;
     (void)len;
     if (!dl_key_parse_generation(&generation, key, "hb/")) return DILOCO_OK;
-    const bool named = dl_exec_is_named(x, &generation);
-    if (!named && !x->mode->reads_speeds) return DILOCO_OK;
-    dl_beating *row = row_of(c, generation.replica);
-    if (!row && may_have_row(x, named)) {
-        row = &c->beating[c->n_beating++];
-        *row = (dl_beating){.generation = generation};
-    }
+    dl_beating *row = row_near(c, generation.replica, 2);
+    if (!row) row = other_row(x, &generation);
     if (row && (!row->signed_once || generation.number > row->generation.number))
         note_later(c, row, generation.number);
     return DILOCO_OK;
@@ -111,31 +126,43 @@ typedef struct reading {
     dl_json_value json; /* of a signed one */
 } reading;
 
-/* Sets *holds to whether that key has signed the object for this generation. */
-static diloco_status read_sign(bool *holds, reading *r, const dl_heartbeat_kind *sign,
-                               void (*name)(dl_key out, const dl_generation *generation),
-                               const dl_generation *generation)
+/* Reads the object, or leaves the text empty: it is absent, or too long to be one. */
+static diloco_status read_text(reading *r, const char *key)
 {
-    dl_key key;
-    name(key, generation);
     r->text = (dl_buf){.data = r->bytes, .cap = sizeof r->bytes, .max = sizeof r->bytes};
     const diloco_status status = dl_store_get(r->x->a.store, &r->text, key, r->until);
-    *holds =
-        !status && dl_heartbeat_read(&r->json, &r->text, sign, r->key, r->x->a.run->id, generation);
+    if (!status) return DILOCO_OK;
+    dl_buf_clear(&r->text);
     return status == DILOCO_ENOENT || status == DILOCO_EPROTO ? DILOCO_OK : status;
 }
 
-/* Takes the heartbeat that was read into the reply. */
-static void take(reading *r, const dl_generation *generation)
+/* Whether that key has signed what was read for this generation. */
+static bool is_signed(reading *r, const dl_heartbeat_kind *kind, const dl_generation *generation)
 {
-    dl_collect_part *c = &r->x->collect;
+    return r->text.len &&
+           dl_heartbeat_read(&r->json, &r->text, kind, r->key, r->x->a.run->id, generation);
+}
+
+/* Reads a heartbeat. Sets *holds to whether it is signed, and then row->seen if it counts. */
+static diloco_status read_heartbeat(bool *holds, reading *r, dl_beating *row,
+                                    const dl_generation *generation)
+{
+    dl_key key;
     dl_seen s = {.generation = *generation};
-    if (dl_json_read_u64(&s.beat, r->json, "beat", UINT64_MAX - 1)) return;
-    s.beat++;
+    dl_key_heartbeat(key, generation);
+    DL_TRY(read_text(r, key));
     s.content = dl_hash_bytes(r->text.data, r->text.len);
+    /* Most have not changed since the last look. A signature takes much longer than a hash. */
+    *holds = row->seen.beat && dl_generation_equal(&row->seen.generation, generation) &&
+             dl_hash_equal(row->seen.content, s.content);
+    if (*holds || !(*holds = is_signed(r, &dl_heartbeat_alive, generation))) return DILOCO_OK;
+    row->seen.beat = 0;
+    if (dl_json_read_u64(&s.beat, r->json, "beat", UINT64_MAX - 1)) return DILOCO_OK;
+    s.beat++;
     if (r->x->mode->reads_speeds)
         (void)!dl_json_read_f64_or_nan(&s.steps_per_s, r->json, "steps_per_s");
-    c->seen[c->n_seen++] = s;
+    row->seen = s;
+    return DILOCO_OK;
 }
 
 /* Few names fill several places. */
@@ -146,22 +173,22 @@ static bool is_read(const dl_beating *row, size_t i)
     return false;
 }
 
-/* Reads the newest generation's heartbeat. */
-static diloco_status read_heartbeat(reading *r, dl_beating *row)
+/* Reads the newest generation's heartbeat, and takes it into the reply. */
+static diloco_status look_at(reading *r, dl_beating *row)
 {
+    dl_collect_part *c = &r->x->collect;
     bool holds = false;
     for (size_t i = 0; i < DL_BEATING_LATER && row->n_later && !holds; i++) {
         if (is_read(row, i)) continue;
         dl_generation later = row->generation;
         later.number = row->later[i];
-        DL_TRY(read_sign(&holds, r, &dl_heartbeat_alive, dl_key_heartbeat, &later));
+        DL_TRY(read_heartbeat(&holds, r, row, &later));
         if (!holds) continue;
         row->generation = later;
         row->signed_once = true;
     }
-    if (!holds && row->signed_once)
-        DL_TRY(read_sign(&holds, r, &dl_heartbeat_alive, dl_key_heartbeat, &row->generation));
-    if (holds) take(r, &row->generation);
+    if (!holds && row->signed_once) DL_TRY(read_heartbeat(&holds, r, row, &row->generation));
+    if (holds && row->seen.beat) c->seen[c->n_seen++] = row->seen;
     return DILOCO_OK;
 }
 
@@ -172,7 +199,7 @@ static diloco_status read_heartbeats(reading *r)
         dl_beating *row = &c->beating[i];
         const char *why;
         DL_TRY(dl_keyring_find(&r->key, &why, r->x->ring, row->generation.replica, r->until));
-        if (r->key) DL_TRY(read_heartbeat(r, row));
+        if (r->key) DL_TRY(look_at(r, row));
     }
     return DILOCO_OK;
 }
@@ -193,12 +220,13 @@ static diloco_status read_ends(reading *r)
     for (size_t i = 0; i < c->n_beating; i++) {
         const dl_beating *row = &c->beating[i];
         const char *why;
-        bool ended = false;
+        dl_key key;
         if (!row->end_listed) continue;
         DL_TRY(dl_keyring_find(&r->key, &why, r->x->ring, row->generation.replica, r->until));
         if (!r->key) continue;
-        DL_TRY(read_sign(&ended, r, &dl_heartbeat_ended, dl_key_end, &row->generation));
-        if (ended) take_end(c, &row->generation);
+        dl_key_end(key, &row->generation);
+        DL_TRY(read_text(r, key));
+        if (is_signed(r, &dl_heartbeat_ended, &row->generation)) take_end(c, &row->generation);
     }
     return DILOCO_OK;
 }
