@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { HEAP_MAX = 1 << 20 };  /* beyond it mmap, whose zero pages cost nothing until used */
+enum { HEAP_MAX = 1 << 18 };  /* beyond it mmap, whose zero pages cost nothing until used */
 enum { HUGE_MIN = 32 << 20 }; /* from here on pages of 2 MiB are asked for: fewer TLB misses */
 
 /* n rounded up to the alignment, or SIZE_MAX. */
