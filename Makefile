@@ -64,7 +64,7 @@ fresh: packages-fresh $(if $(filter full image%,$(FRESH)),packages-image) $(if $
 	@scripts/fresh.sh $(FRESH)
 
 fuzz: packages-build packages-check ## ten minutes for every parser of outside bytes
-	@scripts/fuzz.sh $${FUZZ_SECONDS:-600}
+	@scripts/fuzz.sh -max_total_time=$${FUZZ_SECONDS:-600}
 
 soak: packages-build packages-test packages-check packages-deb packages-wheel packages-fresh packages-image tests ## for as long as it may take: the whole matrix, fuzzing, simulations
 	@scripts/soak.sh $(BUILD)

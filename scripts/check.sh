@@ -53,5 +53,5 @@ threaded="base_thread run_run run_streaming run_join run_driver run_handle run_r
 build build/thread $(printf '%s_test ' $threaded)
 scripts/test.sh build/thread -R "^($(echo "$threaded" | tr ' ' '|'))_test\$"
 
-step "fuzzing, 20 seconds a parser; more with FUZZ_SECONDS"
-scripts/fuzz.sh "${FUZZ_SECONDS:-20}"
+step "fuzzing, 50,000 inputs a parser"
+scripts/fuzz.sh -runs=50000 -seed=1

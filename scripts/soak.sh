@@ -60,7 +60,7 @@ step "clang-tidy, to the end of its analyzer"
 scripts/sanitize.sh address
 scripts/tidy.sh build/address 225000
 step "fuzzing, ${FUZZ_SECONDS:-300} seconds a parser"
-scripts/fuzz.sh "${FUZZ_SECONDS:-300}"
+scripts/fuzz.sh -max_total_time="${FUZZ_SECONDS:-300}"
 
 # One seed is one process, so that all cores have work. Three seeds of 1,000 replicas took
 # 3 to 5 GB each, so 8 GB is enough for one.
