@@ -202,7 +202,7 @@ dl_request dl_machine_go_on(dl_machine *m)
 dl_request dl_machine_read_on(dl_machine *m, const dl_reply *reply)
 {
     if (reply->read.text) {
-        if (m->self.align_until) m->self.out_of_step = false; /* it trains from that entry's end */
+        dl_joining_passes_entry(m);
         return dl_apply_text(m, reply);
     }
     return dl_joining_has_to_align(m) ? dl_joining_align(m) : dl_machine_caught_up(m);
@@ -281,6 +281,7 @@ dl_request dl_machine_late_checked(dl_machine *m, const dl_reply *reply)
 {
     if (!reply->read.text) return dl_gather_collect(m);
     m->log.behind = true; /* it was committed without us: P13 */
+    m->self.n_late++;
     dl_joining_fall_out_of_step(m);
     dl_pace_fall_behind(m->a.pace);
     return dl_apply_text(m, reply);

@@ -49,6 +49,63 @@ TEST(p13_unawaited_replica_trains_after_patience_if_no_other_contributes)
     end_world(&w);
 }
 
+/* The entry names r1 only, and later ones wait for r0, too. */
+static void commit_without_us(world *w, uint64_t number)
+{
+    static const char *const r1 = "r1";
+    const dl_entry e = entry_by(w, number, r1, true, &r1, 1);
+    dl_entry named = e;
+    put(w, number, r1, 0);
+    CHECK(dl_roster_add(&named.roster, "r0", 0));
+    write_entry(w, &named);
+}
+
+/* r0 trains for entries 3 and 4, which close before its due points. Others have then contributed to
+ * entry 5. */
+static void be_late_twice(world *w)
+{
+    make_world(w, 3);
+    join_run(w);
+    w->pace.entries = WORLD_ROOM;
+    for (uint64_t e = 3; e < 5; e++) {
+        until(w, DL_REQUEST_TRAIN);
+        commit_without_us(w, e);
+        put(w, e + 1, "r1", 0);
+        CHECK_INT(0, w->asked[DL_REQUEST_WAIT]);
+        step(w);
+    }
+}
+
+TEST(p13_replica_that_is_late_again_aligns_to_an_entry_without_contributions)
+{
+    world w;
+    be_late_twice(&w);
+    CHECK_INT(5, until(&w, DL_REQUEST_WAIT)->entry);
+    commit_without_us(&w, 5);
+    CHECK_INT(6, next(&w, DL_REQUEST_LIST)->entry);
+    until(&w, DL_REQUEST_WAIT);
+    CHECK_INT(2, w.asked[DL_REQUEST_TRAIN]);
+    put(&w, 6, "r1", 0);
+    next(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(7 * WORLD_H, w.pace.position);
+    end_world(&w);
+}
+
+TEST(p13_replica_that_is_late_again_trains_after_three_entries)
+{
+    world w;
+    be_late_twice(&w);
+    for (uint64_t e = 5; e < 8; e++) {
+        CHECK_INT(e, (int)until(&w, DL_REQUEST_WAIT)->entry);
+        CHECK_INT(2, w.asked[DL_REQUEST_TRAIN]);
+        commit_without_us(&w, e);
+        put(&w, e + 1, "r1", 0);
+        step(&w);
+    }
+    CHECK_INT(8, until(&w, DL_REQUEST_TRAIN)->entry);
+    end_world(&w);
+}
+
 TEST(p9_awaited_replica_does_not_announce_itself)
 {
     world w;
@@ -148,6 +205,8 @@ TEST(p9_next_entry_waits_for_an_announced_replica)
 TEST_MAIN(p9_unawaited_replica_announces_itself_before_it_trains,
           p13_unawaited_replica_trains_from_the_others_next_due_point,
           p13_unawaited_replica_trains_after_patience_if_no_other_contributes,
+          p13_replica_that_is_late_again_aligns_to_an_entry_without_contributions,
+          p13_replica_that_is_late_again_trains_after_three_entries,
           p9_awaited_replica_does_not_announce_itself, p9_announcements_without_effect_become_rarer,
           p9_name_of_an_announcement_is_not_used_again,
           p9_no_announcement_for_an_entry_after_the_last, p9_reader_does_not_announce_itself,

@@ -92,6 +92,9 @@ typedef struct dl_machine_self {
      * and waits for that no longer than align_until; 0: it does not wait yet. */
     bool out_of_step;
     dl_time align_until;
+    uint64_t align_from; /* the open entry when it began to wait */
+    uint64_t untouched;  /* 1 + an entry that it saw without a contribution of another; 0: none */
+    unsigned n_late;     /* due points in a row whose entry had closed */
     unsigned n_announcements; /* announcements since an entry counted this replica */
     uint64_t read_from;       /* when it fell out of step: the open entry, */
     dl_time read_since;       /* and the time; */
@@ -307,7 +310,9 @@ void dl_joining_fall_out_of_step(dl_machine *m);
 bool dl_joining_falls_back(const dl_machine *m);
 dl_request dl_joining_measure(dl_machine *m);
 /* Returns whether this replica, which was passed over, waits for the others' next due point before
- * it trains (P13). dl_joining_align makes the next request of that. */
+ * it trains (P13). dl_joining_align makes the next request of that. dl_joining_passes_entry: the
+ * open entry closes meanwhile. The replica trains from its end, or waits for the next one. */
+void dl_joining_passes_entry(dl_machine *m);
 bool dl_joining_has_to_align(const dl_machine *m);
 dl_request dl_joining_align(dl_machine *m);
 

@@ -22,6 +22,7 @@
 enum { MAX_ANNOUNCE_DOUBLINGS = 16 };
 enum { ENTRIES_TO_READ = 4 }; /* between two measurements of the log, at least */
 enum { MOST_UNREAD = 1000 };  /* one page of a listing of S3 */
+enum { LATE_AGAIN = 2, ENTRIES_TO_ALIGN = 3 };
 
 static bool is_awaited(const dl_machine *m)
 {
@@ -208,12 +209,22 @@ dl_request dl_joining_measured(dl_machine *m, const dl_reply *reply)
  *
  * A replica that was passed over would train from the due point that it missed. It would reach each
  * later one as long after the others. If no entry waits for it, it waits until another replica has
- * contributed to the open entry, and trains from that due point. */
+ * contributed to the open entry, and trains from that due point.
+ *
+ * Another may have contributed long before this one looks. So a replica that is late at due point
+ * after due point, even while entries wait for it, aligns itself to an entry that it has seen
+ * without a contribution. If entries close faster than it looks, it does not find one. */
+
+static bool is_late_again(const dl_machine *m)
+{
+    return m->self.n_late >= LATE_AGAIN;
+}
 
 bool dl_joining_has_to_align(const dl_machine *m)
 {
     if (!m->self.out_of_step || m->a.reader || !dl_machine_mode(m)->announces) return false;
-    if (!dl_gather_has_roster(m) || m->a.control->roster.n == 0 || is_awaited(m)) return false;
+    if (!dl_gather_has_roster(m) || m->a.control->roster.n == 0) return false;
+    if (is_awaited(m) && !is_late_again(m)) return false;
     if (dl_pace_participates(m->a.pace, dl_open_entry(m))) return false;
     return !m->self.align_until || m->now < m->self.align_until;
 }
@@ -222,8 +233,10 @@ dl_request dl_joining_align(dl_machine *m)
 {
     if (dl_joining_has_to_announce(m)) return dl_joining_announce(m);
     /* If no other replica is left, this one continues the run. */
-    if (!m->self.align_until)
+    if (!m->self.align_until) {
         m->self.align_until = dl_time_after(m->now, dl_time_from_seconds(m->a.config->patience_s));
+        m->self.align_from = dl_open_entry(m);
+    }
     dl_request a = dl_machine_request(m, DL_REQUEST_LIST, DL_SOUNDING);
     a.list.own = dl_machine_mode(m)->list_from(m);
     return a;
@@ -244,13 +257,23 @@ dl_request dl_joining_sounded(dl_machine *m, const dl_reply *reply)
 {
     const dl_generation *newer = dl_gather_newer(m, reply);
     if (newer) return dl_gather_fenced(m, newer);
-    if (others_are_due(m, reply)) {
+    const bool due = others_are_due(m, reply);
+    if (!due) m->self.untouched = dl_open_entry(m) + 1;
+    if (due && (!is_late_again(m) || m->self.untouched == dl_open_entry(m) + 1)) {
         dl_pace_align(m->a.pace, dl_open_entry(m));
         return dl_machine_caught_up(m);
     }
     dl_request a = dl_machine_request(m, DL_REQUEST_WAIT, DL_ALIGNING);
     a.wait.until = m->self.align_until;
     return a;
+}
+
+void dl_joining_passes_entry(dl_machine *m)
+{
+    if (!m->self.align_until) return;
+    if (is_late_again(m) && dl_open_entry(m) + 1 < m->self.align_from + ENTRIES_TO_ALIGN) return;
+    m->self.out_of_step = false;
+    if (is_late_again(m)) m->self.n_late = 0;
 }
 
 dl_request dl_joining_aligned(dl_machine *m, const dl_reply *reply)
