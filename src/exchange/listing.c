@@ -24,6 +24,7 @@
 #include <string.h>
 
 enum { NEWEST_MAX = 2, LOOKS_NAMED = 64, LOOKS_OTHER = 16, FORGED_BITS = 17 };
+enum { FOUR_DIGITS = 9999 };
 enum { FORGED_CAP = 1 << FORGED_BITS, FORGED_MAX = FORGED_CAP / 4 * 3 };
 
 /* Objects whose signature has to be checked after the listing. `cap` is at most LOOKS_NAMED. */
@@ -173,8 +174,8 @@ size_t dl_exec_n_named(const dl_exec *x)
 
 /* ---- choosing ------------------------------------------------------------------------------ */
 
-/* Compares by key. Almost always the replicas' names decide. So keys are formatted only where these
- * are equal up to the '.' of the generation. */
+/* Compares by key. Almost always the replicas' names decide, or numbers of four digits. Other keys
+ * are formatted. */
 static int compare(const void *a, const void *b)
 {
     const dl_listed *x = a, *y = b;
@@ -184,6 +185,8 @@ static int compare(const void *a, const void *b)
         p++, q++;
     const int first = *p ? *p : '.', second = *q ? *q : '.';
     if (first != second) return first - second;
+    if (first == '.' && x->generation.number <= FOUR_DIGITS && y->generation.number <= FOUR_DIGITS)
+        return (int)x->generation.number - (int)y->generation.number;
     dl_key first_key, second_key;
     dl_key_contribution(first_key, x->entry, &x->generation);
     dl_key_contribution(second_key, y->entry, &y->generation);

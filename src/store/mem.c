@@ -32,6 +32,8 @@ typedef struct place {
     size_t n, cap;
 } place;
 
+enum { FETCHED_AHEAD = 8 }; /* into the cache, by a listing */
+
 static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
 static place *places;
 
@@ -272,6 +274,7 @@ static diloco_status mem_list(void *self, const char *prefix, const char *after,
         at = p->n_changes == changes ? at + 1 : find(p, key, &there) + (there && behind);
         changes = p->n_changes;
         bool found_one = at < p->n && !strncmp(p->objects[at]->key, prefix, strlen(prefix));
+        if (at + FETCHED_AHEAD < p->n) __builtin_prefetch(p->objects[at + FETCHED_AHEAD]->key);
         if (found_one) {
             strcpy(key, p->objects[at]->key);
             len = p->objects[at]->len;
