@@ -3,7 +3,7 @@
 #define DL_TESTS_TOY_KEYS_H
 
 #include "base/clock.h"
-#include "exchange/keyring.h"
+#include "log/keyring.h"
 #include "run/open.h"
 #include "toy_run.h"
 

@@ -146,7 +146,7 @@ static void layout(dl_exec *x, dl_arena *arena)
     x->apply.probed = DL_ARENA_ARRAY(arena, double, m + 1);
     x->collect.listed = DL_ARENA_ARRAY(arena, dl_listed, x->collect.n_slots);
     x->collect.seen = DL_ARENA_ARRAY(arena, dl_seen, x->collect.cap_seen);
-    if (x->ring) x->collect.beating = DL_ARENA_ARRAY(arena, dl_beating, x->collect.cap_seen);
+    if (x->ring) x->collect.beating = DL_ARENA_ARRAY(arena, dl_beating_row, x->collect.cap_seen);
     x->upload.spans = DL_ARENA_ARRAY(arena, dl_span, 3);
 }
 
@@ -190,6 +190,13 @@ static diloco_status make_probing(dl_exec *x)
     return dl_probing_create(&x->apply.probing, &args);
 }
 
+/* Each replica of the known rosters, and this one, has two rows: for its heartbeat and its end. */
+static size_t room_for_seen(size_t max_members, size_t n_rosters)
+{
+    const size_t awaited = 1 + n_rosters * max_members;
+    return dl_size_max(8 * max_members, 2 * awaited + DL_EXEC_SEEN_OTHER);
+}
+
 /* The order matters: forms give the sizes of payloads, and the schedule gives the number of
  * captures. Both precede the layout. The topology comes last, because it needs slots and forms.
  * After an error dl_exec_destroy releases what exists. */
@@ -202,6 +209,7 @@ static diloco_status take_memory(dl_exec *x)
     x->mode = dl_exec_mode_of(&x->schedule, &x->a.run->config);
     const size_t ahead = dl_schedule_ahead(&x->schedule);
     x->capture.n = ahead;
+    x->collect.cap_seen = room_for_seen(x->a.max_members, ahead);
     x->capture.shares_next = ahead == 1 && !x->a.beside && x->mode->may_share_next &&
                              x->a.run->config.error_feedback == 0;
     DL_TRY(dl_topology_choose(&x->combine.topology_kind, &x->a.run->config, &x->a.run->manifest));
@@ -234,7 +242,6 @@ diloco_status dl_exec_create(dl_exec **out, const dl_exec_args *args)
     if (!x) return dl_fail(DILOCO_ENOMEM, "out of memory for the exchange");
     x->a = *args;
     x->collect.n_slots = 2 * args->max_members;
-    x->collect.cap_seen = 8 * args->max_members;
     dl_buf_init(&x->text, DL_ENTRY_TEXT_MAX);
 
     diloco_status status = dl_entry_init(&x->entry, args->max_members);

@@ -4,8 +4,9 @@
 
 #include "base/rng.h"
 #include "exchange/exec.h"
-#include "exchange/keyring.h"
 #include "exchange/probing.h"
+#include "log/beating.h"
+#include "log/keyring.h"
 #include "log/slices.h"
 #include "protocol/judge.h"
 #include "state/collection.h"
@@ -134,16 +135,12 @@ typedef struct dl_upload_part {
 
 /* Listing and reading contributions and heartbeats (listing.c, fetch.c). */
 /* A replica's heartbeats in a run with keys (watch_signed.c). */
-enum { DL_BEATING_LATER = 4 };
-typedef struct dl_beating {
-    dl_generation generation; /* the newest that has signed a heartbeat, */
-    bool signed_once;         /* if there is one; otherwise it only has the name */
-    bool end_listed;          /* end/ has this generation */
-    dl_seen seen;             /* its last signed heartbeat; beat 0: not yet */
-    uint64_t n_later;         /* later generations in hb/ */
-    uint32_t later[DL_BEATING_LATER];
-} dl_beating;
+typedef struct dl_beating_row {
+    dl_beating of;
+    dl_seen seen; /* its last signed heartbeat, if of.beat is not 0 */
+} dl_beating_row;
 
+enum { DL_EXEC_SEEN_OTHER = 64 }; /* rows of `beating` for replicas that no entry waits for */
 typedef struct dl_collect_part {
     size_t n_slots;
     dl_slot **slots;            /* [n_slots], NULL until needed */
@@ -153,8 +150,9 @@ typedef struct dl_collect_part {
     dl_seen *seen; /* [cap_seen] */
     size_t n_seen, cap_seen;
     size_t n_seen_other;          /* rows of unnamed replicas */
-    dl_beating *beating;          /* [cap_seen] */
+    dl_beating_row *beating;      /* [cap_seen] in a run with keys */
     size_t n_beating, beating_at; /* rows; the one that was found last */
+    size_t n_other;               /* rows of replicas that no entry waits for */
     dl_rng drawing;               /* of names that a look reads */
     dl_contribution fetched;
     /* Contributions to earlier entries are read from the store alone. A REJOIN raises it, since the
@@ -287,7 +285,9 @@ DL_MUST_CHECK diloco_status dl_exec_extent(dl_exec *x, const dl_request *request
                                            dl_time until);
 DL_MUST_CHECK diloco_status dl_exec_list(dl_exec *x, const dl_request *request, dl_reply *reply,
                                          dl_time until);
-/* listing.c: return whether a roster, the list of a closed run or this replica has that name. */
+/* listing.c: return whether a known roster or this replica has that name. */
+bool dl_exec_is_awaited(const dl_exec *x, const dl_generation *generation);
+/* listing.c: return whether it is awaited, or the list of a closed run has the name. */
 bool dl_exec_is_named(const dl_exec *x, const dl_generation *generation);
 /* listing.c: return an upper bound of the number of such names. */
 size_t dl_exec_n_named(const dl_exec *x);

@@ -3,8 +3,8 @@
 
 #include "base/json.h"
 #include "base/rng.h"
-#include "exchange/keyring.h"
 #include "log/fields.h"
+#include "log/keyring.h"
 #include "tensor/isa.h"
 
 #include <fcntl.h>

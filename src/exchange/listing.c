@@ -151,15 +151,21 @@ static bool is_own(const dl_exec *x, const dl_generation *generation)
 }
 
 /* The rosters of the next entries count, too: their replicas are about to contribute. */
-bool dl_exec_is_named(const dl_exec *x, const dl_generation *generation)
+bool dl_exec_is_awaited(const dl_exec *x, const dl_generation *generation)
 {
     const dl_control *c = &x->state.control;
+    bool awaited = is_own(x, generation) || dl_roster_has(&c->roster, generation->replica, NULL);
+    for (size_t i = 0; i < c->n_later && !awaited; i++)
+        awaited = dl_roster_has(&c->later[i].roster, generation->replica, NULL);
+    return awaited;
+}
+
+bool dl_exec_is_named(const dl_exec *x, const dl_generation *generation)
+{
     const dl_identity *identity = &x->a.run->identity;
-    bool named = is_own(x, generation) || dl_roster_has(&c->roster, generation->replica, NULL);
-    for (size_t i = 0; i < c->n_later && !named; i++)
-        named = dl_roster_has(&c->later[i].roster, generation->replica, NULL);
-    return named || (identity->policy == DL_CLOSED &&
-                     dl_identity_member(identity, generation->replica) != NULL);
+    return dl_exec_is_awaited(x, generation) ||
+           (identity->policy == DL_CLOSED &&
+            dl_identity_member(identity, generation->replica) != NULL);
 }
 
 /* Returns an upper bound, since the rosters overlap. */

@@ -1,5 +1,5 @@
-/* watch_signed_test.c - P11.4: in a run with keys a replica is as alive as what its key has signed.
- */
+/* watch_signed_test.c - P11.2, P11.4: in a run with keys a replica is as alive as what its key has
+ * signed, however many names others create. */
 #include "exchange/exec_parts.h"
 #include "exchange/generations.h"
 #include "log/signed_beat.h"
@@ -10,7 +10,7 @@
 
 #if DL_CRYPTO
 
-enum { CREW = 3, N = 4 };
+enum { CREW = 3, N = 4, LISTED_MAX = 1024 };
 
 typedef struct world {
     dl_config config;
@@ -25,25 +25,57 @@ typedef struct world {
     dl_reply reply;
 } world;
 
+/* The kinds of runs. `listed` names more than the crew are in a closed list, before the crew. */
+typedef struct kind {
+    const char *roster;
+    bool async;
+    int listed;
+} kind;
+static const kind kinds[] = {
+    {"closed", false, 0}, {"open", false, 0}, {"closed", true, 0}, {"open", true, 0}};
+enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
+
 static void set(world *w, const char *name, const char *value)
 {
     CHECK_OK(dl_config_set(&w->config, name, value, "test"));
 }
 
-/* A closed run of r0, r1 and r2, of which each has claimed a generation. */
-static void make_world(world *w, const char *url)
+/* The names a0000 and so on are the first in any listing. */
+static const char *members_file(const world *w, int listed)
 {
-    char members[CREW * (DL_PUBLIC_TEXT + 8)] = "", key[DL_PUBLIC_TEXT], name[16];
+    static char text[LISTED_MAX * (DL_PUBLIC_TEXT + 8)];
+    char key[DL_PUBLIC_TEXT];
+    size_t at = 0;
+    for (int i = -listed; i < CREW; i++) {
+        dl_public_text(key, dl_signer_public(w->signers[i < 0 ? 0 : i]));
+        at += (size_t)(i < 0 ? snprintf(text + at, sizeof text - at, "a%04d %s\n", -i, key)
+                             : snprintf(text + at, sizeof text - at, "r%d %s\n", i, key));
+        CHECK(at < sizeof text);
+    }
+    return scratch_write("members", text, at);
+}
+
+/* The entry waits for r0, r1 and r2. */
+static void take_roster(world *w)
+{
+    dl_roster *roster = &dl_exec_state(w->exec)->control.roster;
+    roster->n = CREW;
+    for (int i = 0; i < CREW; i++)
+        snprintf(roster->names[i], sizeof roster->names[i], "r%d", i);
+}
+
+/* A run of r0, r1 and r2, of which each has claimed a generation. */
+static void make_world(world *w, const char *url, const kind *of)
+{
+    char name[16];
     memset(w, 0, sizeof *w);
     dl_config_init(&w->config);
-    for (int i = 0; i < CREW; i++) {
+    for (int i = 0; i < CREW; i++)
         CHECK_OK(dl_signer_generate(&w->signers[i]));
-        dl_public_text(key, dl_signer_public(w->signers[i]));
-        snprintf(members + strlen(members), sizeof members - strlen(members), "r%d %s\n", i, key);
-    }
     set(w, "run.store", url);
-    set(w, "run.roster", "closed");
-    set(w, "run.members", scratch_write("members", members, strlen(members)));
+    set(w, "run.roster", of->roster);
+    if (!strcmp(of->roster, "closed")) set(w, "run.members", members_file(w, of->listed));
+    if (of->async) set(w, "server.diloco.schedule", "async");
     w->tensor = (diloco_tensor){.name = "w", .data = w->w, .n_dims = 1, .shape = {N}};
     const dl_run_creation what = {.config = &w->config,
                                   .tensors = &w->tensor,
@@ -69,6 +101,7 @@ static void make_world(world *w, const char *url)
     CHECK_OK(dl_exec_create(&w->exec, &args));
     CHECK_OK(dl_snapshot_read_newest(dl_exec_state(w->exec), w->store, &w->file, w->digest,
                                      UINT64_MAX, NULL, DL_NEVER));
+    take_roster(w);
 }
 
 static void end_world(world *w)
@@ -80,6 +113,13 @@ static void end_world(world *w)
     dl_store_close(w->store);
 }
 
+static const char *url_of(const char *name, size_t i)
+{
+    static char url[64];
+    snprintf(url, sizeof url, "mem://%s%zu", name, i);
+    return url;
+}
+
 /* Writes the heartbeat or the end of a generation, with that member's signature, under a name. */
 static void put_signed(world *w, int by, const dl_heartbeat_kind *sign, const dl_generation *of,
                        uint64_t beat, const char *key)
@@ -89,6 +129,7 @@ static void put_signed(world *w, int by, const dl_heartbeat_kind *sign, const dl
     dl_heartbeat_writer writer;
     dl_heartbeat_begin(&writer, &text, sign, w->signers[by], w->file.id, of);
     dl_json_u64(&writer.json, "beat", beat);
+    dl_json_f64(&writer.json, "steps_per_s", 2.5);
     CHECK_OK(dl_heartbeat_end(&writer));
     CHECK_OK(dl_store_put(w->store, key, text.data, text.len, DL_NEVER));
 }
@@ -118,11 +159,11 @@ static void put_text(world *w, const char *key, const char *text)
     CHECK_OK(dl_store_put(w->store, key, text, strlen(text), DL_NEVER));
 }
 
-TEST(p11_only_a_heartbeat_of_its_key_shows_a_replica)
+static void check_heartbeats(const char *url, const kind *of)
 {
     world w;
     char big[8192];
-    make_world(&w, "mem://signed-beats");
+    make_world(&w, url, of);
     CHECK(look(&w, 1) == NULL);
     put_text(&w, "hb/r1.0000", "{\"replica\":\"r1\",\"generation\":0,\"beat\":7}");
     CHECK(look(&w, 1) == NULL);
@@ -147,12 +188,18 @@ TEST(p11_only_a_heartbeat_of_its_key_shows_a_replica)
     end_world(&w);
 }
 
+TEST(p11_only_a_heartbeat_of_its_key_shows_a_replica)
+{
+    for (size_t i = 0; i < N_KINDS; i++)
+        check_heartbeats(url_of("signed-beats", i), &kinds[i]);
+}
+
 /* Names of later generations may be anyone's. */
-TEST(p11_the_newest_generation_is_the_newest_that_has_signed_a_heartbeat)
+static void check_newest(const char *url, const kind *of)
 {
     world w;
     char key[32];
-    make_world(&w, "mem://signed-generations");
+    make_world(&w, url, of);
     beat(&w, 1, 3);
     CHECK_INT(0, look(&w, 1)->generation.number);
     for (int g = 10; g < 300; g += 10) {
@@ -173,10 +220,16 @@ TEST(p11_the_newest_generation_is_the_newest_that_has_signed_a_heartbeat)
     end_world(&w);
 }
 
-TEST(p11_only_an_end_of_its_key_ends_a_generation)
+TEST(p11_the_newest_generation_is_the_newest_that_has_signed_a_heartbeat)
+{
+    for (size_t i = 0; i < N_KINDS; i++)
+        check_newest(url_of("signed-generations", i), &kinds[i]);
+}
+
+static void check_ends(const char *url, const kind *of)
 {
     world w;
-    make_world(&w, "mem://signed-ends");
+    make_world(&w, url, of);
     beat(&w, 1, 3);
     put_text(&w, "end/r1.0000", "{}");
     CHECK(!look(&w, 1)->ended);
@@ -190,9 +243,84 @@ TEST(p11_only_an_end_of_its_key_ends_a_generation)
     end_world(&w);
 }
 
+TEST(p11_only_an_end_of_its_key_ends_a_generation)
+{
+    for (size_t i = 0; i < N_KINDS; i++)
+        check_ends(url_of("signed-ends", i), &kinds[i]);
+}
+
+/* Anyone may create names in hb/, also those of listed members that have never run. */
+TEST(p11_a_replica_of_the_roster_is_seen_among_more_names_than_rows)
+{
+    for (size_t i = 0; i < N_KINDS; i++) {
+        kind crowded = kinds[i];
+        world w;
+        char key[32];
+        if (!strcmp(crowded.roster, "closed")) crowded.listed = 700;
+        make_world(&w, url_of("signed-crowd", i), &crowded);
+        for (int n = 1; n <= 700; n++) {
+            snprintf(key, sizeof key, "hb/a%04d.0000", n);
+            put_text(&w, key, "junk");
+        }
+        for (int member = 0; member < CREW; member++)
+            beat(&w, member, 4);
+        for (int look_n = 0; look_n < 2; look_n++)
+            for (int member = 0; member < CREW; member++)
+                CHECK(look(&w, member));
+        end_world(&w);
+    }
+}
+
+/* Members of a closed list that no entry waits for sign heartbeats, too. They take no row from
+ * those of the roster, also if they had it first. */
+TEST(p11_signed_heartbeats_of_further_members_take_no_row_of_the_roster)
+{
+    for (size_t i = 0; i < N_KINDS; i++) {
+        kind crowded = kinds[i];
+        world w;
+        dl_key key;
+        dl_generation other = {.number = 0};
+        if (strcmp(crowded.roster, "closed") != 0) continue;
+        crowded.listed = 700;
+        make_world(&w, url_of("signed-list", i), &crowded);
+        for (int n = 1; n <= 700; n++) {
+            snprintf(other.replica, sizeof other.replica, "a%04d", n);
+            dl_key_heartbeat(key, &other);
+            put_signed(&w, 0, &dl_heartbeat_alive, &other, 1, key);
+        }
+        CHECK(!look(&w, 2));
+        for (int member = 0; member < CREW; member++)
+            beat(&w, member, 4);
+        for (int member = 0; member < CREW; member++)
+            CHECK(look(&w, member));
+        CHECK(w.reply.watch.n_seen > CREW); /* a few others are seen */
+        end_world(&w);
+    }
+}
+
+TEST(p11_an_async_replica_sees_the_speed_of_one_that_has_never_counted)
+{
+    world w;
+    const kind async = {"open", true, 0}, rounds = {"open", false, 0};
+    make_world(&w, "mem://signed-speed", &async);
+    dl_exec_state(w.exec)->control.roster.n = 2;
+    beat(&w, 2, 4);
+    const dl_seen *seen = look(&w, 2);
+    CHECK(seen && seen->steps_per_s == 2.5);
+    end_world(&w);
+    make_world(&w, "mem://signed-no-speed", &rounds);
+    dl_exec_state(w.exec)->control.roster.n = 2;
+    beat(&w, 2, 4);
+    CHECK(!look(&w, 2)); /* no entry waits for it */
+    end_world(&w);
+}
+
 TEST_MAIN(p11_only_a_heartbeat_of_its_key_shows_a_replica,
           p11_the_newest_generation_is_the_newest_that_has_signed_a_heartbeat,
-          p11_only_an_end_of_its_key_ends_a_generation)
+          p11_only_an_end_of_its_key_ends_a_generation,
+          p11_a_replica_of_the_roster_is_seen_among_more_names_than_rows,
+          p11_signed_heartbeats_of_further_members_take_no_row_of_the_roster,
+          p11_an_async_replica_sees_the_speed_of_one_that_has_never_counted)
 
 #else
 

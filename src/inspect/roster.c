@@ -1,8 +1,8 @@
 /* roster.c - include/diloco/inspect.h: the owner of a run, the keys of its names, and inviting.
  * Keys are public; an invitation is a secret. */
 #include "base/clock.h"
-#include "exchange/keyring.h"
 #include "inspect/reader.h"
+#include "log/keyring.h"
 
 #include <diloco/inspect.h>
 #include <stdio.h>

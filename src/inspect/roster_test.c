@@ -1,8 +1,8 @@
 /* roster_test.c - runs whose members have keys: membership, signatures, and attacks by an
  * untrusted peer. The peer has a key of its own, or objects that others have signed. */
 #include "base/clock.h"
-#include "exchange/keyring.h"
 #include "log/fields.h"
+#include "log/keyring.h"
 #include "run/open.h"
 #include "state/state.h"
 #include "toy_keys.h"

@@ -118,7 +118,7 @@ dl_statement dl_runfile_statement(const dl_runfile *file)
 }
 
 /* The owner's key is in the file that it signs. That proves only that the file is whole; an
- * invitation says which owner is meant (exchange/keyring.c). */
+ * invitation says which owner is meant (keyring.c). */
 static diloco_status read_identity(dl_runfile *out, dl_json_value root, const void *text,
                                    size_t len)
 {

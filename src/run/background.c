@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "exchange/keyring.h"
+#include "log/keyring.h"
 #include "log/signed_beat.h"
 #include "run/entry_pace.h"
 #include "state/collection.h"

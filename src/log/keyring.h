@@ -11,8 +11,8 @@
  * of its writes. A committer decides it by its own clock when it first meets the replica. It signs
  * its decision in admit/<replica>. Only committers read that; the members of an entry that they
  * committed have been admitted. */
-#ifndef DL_EXCHANGE_KEYRING_H
-#define DL_EXCHANGE_KEYRING_H
+#ifndef DL_LOG_KEYRING_H
+#define DL_LOG_KEYRING_H
 
 #include "log/invitation.h"
 #include "log/runfile.h"

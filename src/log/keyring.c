@@ -1,7 +1,7 @@
 /* keyring.c - see keyring.h. Each object is sealed, signed JSON. Its contents are checked against
  * its name, so that no object can replace another. An invalid object yields a reason, not an error;
  * only the store's failures are errors. */
-#include "exchange/keyring.h"
+#include "log/keyring.h"
 
 #include "base/clock.h"
 #include "base/log.h"
