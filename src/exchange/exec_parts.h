@@ -289,8 +289,8 @@ DL_MUST_CHECK diloco_status dl_exec_list(dl_exec *x, const dl_request *request, 
 bool dl_exec_is_awaited(const dl_exec *x, const dl_generation *generation);
 /* listing.c: return whether it is awaited, or the list of a closed run has the name. */
 bool dl_exec_is_named(const dl_exec *x, const dl_generation *generation);
-/* listing.c: return an upper bound of the number of such names. */
-size_t dl_exec_n_named(const dl_exec *x);
+/* listing.c: return an upper bound of the number of awaited names. */
+size_t dl_exec_n_awaited(const dl_exec *x);
 /* watch_signed.c: of a run with keys. */
 DL_MUST_CHECK diloco_status dl_exec_watch_signed(dl_exec *x, dl_reply *reply, dl_time until);
 /* watch_heartbeats.c */

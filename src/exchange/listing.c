@@ -2,8 +2,9 @@
  * of the log.
  *
  * Anyone who can write to the store can put any number of objects there, and the exchange has space
- * for a fixed number. A *named* replica is one that a roster names, one on the list of a closed
- * roster, or this replica. Three rules keep space for those:
+ * for a fixed number. A *named* replica is one that a known roster names, or this replica. So is
+ * one on the list of a closed roster, if there are places for the whole list. Three rules keep
+ * space for those:
  *
  *  1. Only the newest NEWEST_MAX generations of a replica are listed, and places are reserved for
  * all named replicas. Other names share the remaining places.
@@ -43,6 +44,7 @@ struct dl_lister {
         *known; /* [n_known] the newest generation of each replica that signed an object */
     size_t n_known, cap_known, known_at; /* known_at: the row that was found last */
     size_t n_other, other_room;          /* places of unnamed replicas */
+    bool has_list;                       /* there are places for the whole list of a closed run */
     bool listing;                        /* objects come in the order of their keys */
     bool in_order;
     candidates named, other;
@@ -169,13 +171,19 @@ bool dl_exec_is_named(const dl_exec *x, const dl_generation *generation)
 }
 
 /* Returns an upper bound, since the rosters overlap. */
-size_t dl_exec_n_named(const dl_exec *x)
+size_t dl_exec_n_awaited(const dl_exec *x)
 {
     const dl_control *c = &x->state.control;
     size_t n = 1 + c->roster.n;
     for (size_t i = 0; i < c->n_later; i++)
         n += c->later[i].roster.n;
-    return dl_size_max(n, x->a.run->identity.n_members);
+    return n;
+}
+
+static bool has_places(const dl_exec *x, const dl_generation *generation)
+{
+    return x->collect.lister->has_list ? dl_exec_is_named(x, generation)
+                                       : dl_exec_is_awaited(x, generation);
 }
 
 /* ---- choosing ------------------------------------------------------------------------------ */
@@ -251,7 +259,8 @@ static bool take_or_keep(dl_exec *x, const dl_listed *o, bool named)
 {
     dl_lister *l = x->collect.lister;
     const dl_generation *known = known_of(l, o->generation.replica);
-    if (x->a.run->identity.policy == DL_CLOSED && !named) return false;
+    if (x->a.run->identity.policy == DL_CLOSED && !dl_exec_is_named(x, &o->generation))
+        return false;
     if (is_forged(l, o)) return false;
     if (dl_generation_equal(&o->generation, &x->a.self) ||
         (known && dl_generation_equal(&o->generation, known)))
@@ -267,7 +276,7 @@ static diloco_status found_contribution(void *context, const char *key, size_t l
     dl_listed o = {.len = len};
     if (!dl_key_parse_contribution(&o.entry, &o.generation, key)) return DILOCO_OK;
     if (x->mode->is_of_use && !x->mode->is_of_use(x, &o)) return DILOCO_OK;
-    const bool named = dl_exec_is_named(x, &o.generation);
+    const bool named = has_places(x, &o.generation);
     const bool taken = x->ring ? take_or_keep(x, &o, named)
                                : !is_forged(x->collect.lister, &o) && take(x, &o, named);
     x->collect.lister->n_passed_over += !taken;
@@ -326,7 +335,11 @@ static diloco_status look_at_all(dl_exec *x, const candidates *c, bool named, dl
 static void begin(dl_exec *x, uint64_t entry)
 {
     dl_lister *l = x->collect.lister;
-    const size_t reserved = dl_size_min(x->collect.n_slots, NEWEST_MAX * dl_exec_n_named(x));
+    const size_t awaited = NEWEST_MAX * dl_exec_n_awaited(x);
+    const size_t list = NEWEST_MAX * x->a.run->identity.n_members;
+    l->has_list = list <= x->collect.n_slots;
+    const size_t wanted = l->has_list ? dl_size_max(awaited, list) : awaited;
+    const size_t reserved = dl_size_min(x->collect.n_slots, wanted);
     if (x->mode->forgets_junk && l->forged_for != entry && l->n_forged) forget_forged(l);
     l->forged_for = entry;
     l->other_room = x->collect.n_slots - reserved;

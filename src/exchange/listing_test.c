@@ -1,5 +1,5 @@
-/* listing_test.c - the requests that one listing of contributions makes in a run of keys, however
- * much junk a writer without a key has put under c/. */
+/* listing_test.c - the requests and the result of one listing of contributions in a run of keys,
+ * however many objects others have put under c/. */
 #include "exchange/exec_parts.h"
 
 #include "check.h"
@@ -12,7 +12,7 @@
 #include "toy_keys.h"
 
 /* LOOKS_NAMED and LOOKS_OTHER of listing.c */
-enum { N = 10, NAMED = 64, OTHER = 16, JUNK = 300 };
+enum { N = 10, NAMED = 64, OTHER = 16, JUNK = 300, LISTED = 20 };
 
 static void put_junk(dl_store *store, const char *key)
 {
@@ -29,14 +29,30 @@ typedef struct world {
     dl_exec *exec;
 } world;
 
-static void make_world(world *w, const char *url)
+static const char *list_of(int listed)
+{
+    static char text[(LISTED + 2) * (DL_PUBLIC_TEXT + 8)];
+    char key[DL_PUBLIC_TEXT];
+    size_t at = 0;
+    for (int i = 0; i < listed + 2; i++) {
+        public_of(key, i == listed + 1 ? "r1" : "r0");
+        at += (size_t)(i < listed
+                           ? snprintf(text + at, sizeof text - at, "a%03d %s\n", i, key)
+                           : snprintf(text + at, sizeof text - at, "r%d %s\n", i - listed, key));
+    }
+    return scratch_write("listed", text, at);
+}
+
+/* `listed`: names of a closed list before r0 and r1, of r0's key; 0: the roster is open. */
+static void make_world(world *w, const char *url, int listed)
 {
     static float values[N];
     const diloco_tensor tensor = {.name = "w", .data = values, .n_dims = 1, .shape = {N}};
     dl_hash digest;
     dl_config_init(&w->config);
     CHECK_OK(dl_config_set(&w->config, "run.store", url, "test"));
-    CHECK_OK(dl_config_set(&w->config, "run.roster", "open", "test"));
+    CHECK_OK(dl_config_set(&w->config, "run.roster", listed ? "closed" : "open", "test"));
+    if (listed) CHECK_OK(dl_config_set(&w->config, "run.members", list_of(listed), "test"));
     w->store = store_of(url);
     for (int i = 0; i < 2; i++)
         w->signers[i] = signer_of(i ? "r1" : "r0");
@@ -91,7 +107,7 @@ TEST(junk_in_c_costs_at_most_80_reads_a_listing)
 {
     world w;
     char key[64];
-    make_world(&w, "mem://listing");
+    make_world(&w, "mem://listing", 0);
     CHECK_INT(0, reads_of_a_listing(&w));
     for (int i = 0; i < JUNK; i++) {
         snprintf(key, sizeof key, "c/0000000000/r1.%04d", i);
@@ -109,7 +125,49 @@ TEST(junk_in_c_costs_at_most_80_reads_a_listing)
     end_world(&w);
 }
 
-TEST_MAIN(junk_in_c_costs_at_most_80_reads_a_listing)
+/* An empty contribution to entry 0 that r0's or r1's key has signed. */
+static void announce(world *w, const char *replica, int by)
+{
+    dl_key key;
+    unsigned char object[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF];
+    dl_contribution facts = {.codec = "f32", .body = dl_digest_bytes("", 0)};
+    memcpy(facts.run, w->file.id, sizeof facts.run);
+    snprintf(facts.generation.replica, sizeof facts.generation.replica, "%s", replica);
+    CHECK_OK(dl_contribution_sign(object, &facts, w->signers[by], NULL, 0));
+    dl_key_contribution(key, 0, &facts.generation);
+    CHECK_OK(dl_store_create(w->store, key, &(dl_span){object, sizeof object}, 1, NULL, DL_NEVER));
+}
+
+static bool lists(world *w, const char *replica)
+{
+    const dl_request request = {.kind = DL_REQUEST_LIST, .entry = 0};
+    dl_reply reply = {.status = DILOCO_OK};
+    dl_exec_do(w->exec, &request, &reply, DL_NEVER);
+    CHECK_OK(reply.status);
+    for (size_t i = 0; i < reply.list.n_listed; i++)
+        if (!strcmp(reply.list.listed[i].generation.replica, replica)) return true;
+    return false;
+}
+
+/* The exchange has four slots. A key may have any number of the list's names. */
+TEST(p9_13_members_of_a_long_list_take_no_slot_from_the_roster)
+{
+    world w;
+    char name[16];
+    make_world(&w, "mem://long-list", LISTED);
+    for (int i = 0; i < LISTED; i++) {
+        snprintf(name, sizeof name, "a%03d", i);
+        announce(&w, name, 0);
+    }
+    CHECK(!lists(&w, "r1"));
+    announce(&w, "r1", 1);
+    CHECK(lists(&w, "r1"));
+    CHECK(lists(&w, "r1"));
+    end_world(&w);
+}
+
+TEST_MAIN(junk_in_c_costs_at_most_80_reads_a_listing,
+          p9_13_members_of_a_long_list_take_no_slot_from_the_roster)
 
 #else
 

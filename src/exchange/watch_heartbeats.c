@@ -6,15 +6,15 @@
 
 #include <string.h>
 
-/* Adds a row. Two rows stay reserved for each named replica, for its heartbeat and its end. So
- * unnamed keys that sort first displace no member (P11). */
+/* Adds a row. Two rows stay reserved for each awaited replica, for its heartbeat and its end. So
+ * other keys that sort first displace no member (P11). */
 static void add_seen(dl_exec *x, const dl_seen *s)
 {
     dl_collect_part *c = &x->collect;
-    const bool named = dl_exec_is_named(x, &s->generation);
-    const size_t reserved = dl_size_min(c->cap_seen, 2 * dl_exec_n_named(x));
-    if (c->n_seen == c->cap_seen || (!named && c->n_seen_other >= c->cap_seen - reserved)) return;
-    c->n_seen_other += !named;
+    const bool awaited = dl_exec_is_awaited(x, &s->generation);
+    const size_t reserved = dl_size_min(c->cap_seen, 2 * dl_exec_n_awaited(x));
+    if (c->n_seen == c->cap_seen || (!awaited && c->n_seen_other >= c->cap_seen - reserved)) return;
+    c->n_seen_other += !awaited;
     c->seen[c->n_seen++] = *s;
 }
 
