@@ -5,11 +5,10 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "log/keyring.h"
 #include "protocol/async/async.h"
 
 #include <string.h>
-
-enum { HEARTBEAT_MAX = 4096 };
 
 /* One collection. It is on the stack of the snapshot thread, and borrows everything but
  * `before`. */
@@ -26,6 +25,8 @@ typedef struct sweep {
     const dl_roster *counted;
     dl_key *keys; /* keys to delete together */
     size_t n_keys;
+    dl_keyring *ring; /* NULL: the run has no keys */
+    dl_rng drawing;   /* of the names that a look reads */
 } sweep;
 
 /* ---- the second-newest snapshot --------------------------------------------------------- */
@@ -69,80 +70,127 @@ static diloco_status find_second(sweep *s)
 
 /* ---- heartbeats ------------------------------------------------------------------------- */
 
-/* Returns whether the replica is on the roster or on the list of a closed run. Only such names may
- * displace others. */
+/* Returns whether the replica is on the roster or on the list of a closed run. Each has a row,
+ * however many names others create in hb/. */
 static bool is_member(const sweep *s, const char *replica)
 {
     return dl_roster_has(s->counted, replica, NULL) ||
            dl_identity_member(&s->run->identity, replica) != NULL;
 }
 
-/* Returns the place of that replica, or a new one, or SIZE_MAX if all are used. Anyone with write
- * access can create any number of names under hb/, so members may take the places of others. */
-static size_t place_of(const sweep *s, const char *replica)
+/* Members change with the roster. Rows of former members go if others have enough. */
+static void begin_look(const sweep *s)
+{
+    dl_collector *c = s->collector;
+    size_t n = 0;
+    c->n_others = 0;
+    for (size_t i = 0; i < c->n_seen; i++) {
+        dl_collector_row *row = &c->seen[i];
+        row->is_member = is_member(s, row->of.generation.replica);
+        if (!row->is_member && c->n_others == DL_COLLECTOR_OTHERS) continue;
+        c->n_others += !row->is_member;
+        dl_beating_look(&row->of);
+        c->seen[n++] = *row;
+    }
+    c->n_seen = n;
+}
+
+static void warn_of_crowd(dl_collector *c)
+{
+    if (!c->crowded)
+        dl_log(DILOCO_LOG_WARN,
+               "more than %d replicas that are not members have heartbeats: further ones do not "
+               "keep objects in the store",
+               DL_COLLECTOR_OTHERS);
+    c->crowded = true;
+}
+
+/* Returns the row of that replica, or a new one, or NULL if it may have none. */
+static dl_collector_row *row_of(const sweep *s, const dl_generation *generation)
 {
     dl_collector *c = s->collector;
     for (size_t i = 0; i < c->n_seen; i++)
-        if (!strcmp(c->seen[i].generation.replica, replica)) return i;
-    if (c->n_seen < DL_COLLECTOR_LIVES) return c->n_seen++;
-    for (size_t i = is_member(s, replica) ? c->n_seen : 0; i-- > 0;)
-        if (!is_member(s, c->seen[i].generation.replica)) return i;
-    return SIZE_MAX;
+        if (!strcmp(c->seen[i].of.generation.replica, generation->replica)) return &c->seen[i];
+    const bool member = is_member(s, generation->replica);
+    if (!member && s->run->identity.policy == DL_CLOSED) return NULL;
+    if (!member && c->n_others == DL_COLLECTOR_OTHERS) return warn_of_crowd(c), NULL;
+    DL_ASSERT(c->n_seen < DL_COLLECTOR_LIVES);
+    c->n_others += !member;
+    dl_collector_row *row = &c->seen[c->n_seen++];
+    *row = (dl_collector_row){.of.generation = *generation, .is_member = member};
+    return row;
+}
+
+static void begin_row(dl_collector_row *row, const dl_generation *generation)
+{
+    row->of.generation = *generation;
+    row->changed = 0;
+    row->beat = 0;
+    row->there = false;
 }
 
 /* An earlier generation protects nothing, since it is fenced. A later one starts as not seen yet,
  * so it counts as alive for run.patience. */
 static diloco_status found_generation(void *context, const char *key, size_t len)
 {
-    const sweep *s = context;
-    dl_collector *c = s->collector;
+    sweep *s = context;
     dl_generation generation;
     (void)len;
     if (!dl_key_parse_generation(&generation, key, "hb/")) return DILOCO_OK;
-    const size_t i = place_of(s, generation.replica);
-    if (i == SIZE_MAX) {
-        if (!c->crowded)
-            dl_log(DILOCO_LOG_WARN,
-                   "more than %d replicas have heartbeats: those of replicas that are not members "
-                   "do not keep objects in the store",
-                   DL_COLLECTOR_LIVES);
-        c->crowded = true;
-        return DILOCO_OK;
-    }
-    const bool same = !strcmp(c->seen[i].generation.replica, generation.replica);
-    if (same && c->seen[i].generation.number >= generation.number) return DILOCO_OK;
-    memset(&c->seen[i], 0, sizeof c->seen[i]);
-    c->seen[i].generation = generation;
+    dl_collector_row *row = row_of(s, &generation);
+    if (row && s->ring)
+        dl_beating_note_heartbeat(&row->of, &s->drawing, generation.number);
+    else if (row && generation.number > row->of.generation.number)
+        begin_row(row, &generation);
     return DILOCO_OK;
 }
 
-/* Reads the i-th heartbeat. *live is false if it has not changed for run.patience or does not
- * exist. Alive is judged by changes that this process saw itself; no clock of another machine is
- * used (P11.1). `changed` starts at the first look, so a collector that has just begun deletes
- * nothing of a live replica. */
-static diloco_status look(sweep *s, size_t i, bool *live, uint64_t *entry)
+static dl_time now_of(const sweep *s)
 {
-    dl_collector *c = s->collector;
-    unsigned char bytes[HEARTBEAT_MAX];
-    dl_buf text = {.data = bytes, .cap = sizeof bytes, .max = sizeof bytes};
+    return s->collector->now ? s->collector->now : dl_clock_now();
+}
+
+/* Reads the newest heartbeat that the replica's key has signed. One that another writer has hidden
+ * since protects its entry as long as one that does not change. */
+static diloco_status read_signed(const sweep *s, dl_collector_row *row, dl_beat_reader *r)
+{
+    const dl_generation before = row->of.generation;
+    const char *why;
+    bool there;
+    DL_TRY(dl_keyring_find(&r->key, &why, s->ring, before.replica, s->until));
+    if (!r->key) return DILOCO_OK;
+    DL_TRY(dl_beating_read(&there, &row->of, r));
+    if (!there) return DILOCO_OK;
+    if (before.number != row->of.generation.number) begin_row(row, &row->of.generation);
+    if (r->beat <= row->beat) return DILOCO_OK;
+    row->beat = r->beat;
+    row->there = true;
+    row->changed = now_of(s);
+    row->entry = 0; /* not named: protect everything */
+    (void)!dl_json_read_u64(&row->entry, r->json, "entry", UINT64_MAX);
+    return DILOCO_OK;
+}
+
+/* Alive is judged by changes that this process saw itself; no clock of another machine is used
+ * (P11.1). `changed` starts at the first look, so a collector that has just begun deletes nothing
+ * of a live replica. */
+static diloco_status read_plain(const sweep *s, dl_collector_row *row, dl_beat_reader *r)
+{
     dl_key key;
-    dl_key_heartbeat(key, &c->seen[i].generation);
-    const diloco_status status = dl_store_get(s->store, &text, key, s->until);
-    *live = false;
+    dl_json_value json;
+    r->text = (dl_buf){.data = r->bytes, .cap = sizeof r->bytes, .max = sizeof r->bytes};
+    dl_key_heartbeat(key, &row->of.generation);
+    const diloco_status status = dl_store_get(s->store, &r->text, key, s->until);
+    row->there = !status;
     if (status == DILOCO_ENOENT || status == DILOCO_EPROTO) return DILOCO_OK;
     DL_TRY(status);
-
-    const dl_hash content = dl_hash_bytes(text.data, text.len);
-    const dl_time now = c->now ? c->now : dl_clock_now();
-    if (!c->seen[i].changed || !dl_hash_equal(content, c->seen[i].content)) {
-        c->seen[i].content = content;
-        c->seen[i].changed = now;
-    }
-    *live = now - c->seen[i].changed < dl_time_from_seconds(s->run->config.patience_s);
-    dl_json_value json;
-    *entry = 0; /* unreadable: protect everything */
-    if (dl_json_parse(&json, text.data, text.len) == DILOCO_OK)
-        (void)!dl_json_read_u64(entry, json, "entry", UINT64_MAX);
+    const dl_hash content = dl_hash_bytes(r->text.data, r->text.len);
+    if (row->changed && dl_hash_equal(content, row->content)) return DILOCO_OK;
+    row->content = content;
+    row->changed = now_of(s);
+    row->entry = 0; /* unreadable: protect everything */
+    if (dl_json_parse(&json, r->text.data, r->text.len) == DILOCO_OK)
+        (void)!dl_json_read_u64(&row->entry, json, "entry", UINT64_MAX);
     return DILOCO_OK;
 }
 
@@ -150,12 +198,15 @@ static diloco_status look(sweep *s, size_t i, bool *live, uint64_t *entry)
  * about to read stay. */
 static diloco_status lower_floor_to_heartbeats(sweep *s)
 {
+    dl_beat_reader r = {.store = s->store, .run = s->run->id, .until = s->until};
+    const dl_time patience = dl_time_from_seconds(s->run->config.patience_s);
+    begin_look(s);
     DL_TRY(dl_store_list(s->store, "hb/", NULL, found_generation, s, s->until));
     for (size_t i = 0; i < s->collector->n_seen; i++) {
-        bool live;
-        uint64_t entry;
-        DL_TRY(look(s, i, &live, &entry));
-        if (live && entry < s->floor) s->floor = entry;
+        dl_collector_row *row = &s->collector->seen[i];
+        DL_TRY(s->ring ? read_signed(s, row, &r) : read_plain(s, row, &r));
+        const bool live = row->there && now_of(s) - row->changed < patience;
+        if (live && row->entry < s->floor) s->floor = row->entry;
     }
     return DILOCO_OK;
 }
@@ -265,8 +316,15 @@ diloco_status dl_snapshot_and_collect(dl_collector *collector, dl_store *store,
                .until = until,
                .floor = entry,
                .counted = &state->control.roster};
-    if (collect(&s))
+    uint64_t seed;
+    diloco_status status = dl_random_bytes(&seed, sizeof seed);
+    if (!status) dl_rng_init(&s.drawing, seed, DL_STREAM(DL_STREAM_JITTER, 2), 0);
+    if (!status && run->identity.policy != DL_TRUSTED)
+        status = dl_keyring_create(&s.ring, store, run, NULL);
+    if (!status) status = collect(&s);
+    if (status)
         dl_log(DILOCO_LOG_WARN, "old objects stay in the store for now: %s", diloco_error_text());
+    dl_keyring_destroy(s.ring);
     dl_entry_deinit(&s.before);
     collector->verified_entry = entry;
     collector->verified_generation = *generation;

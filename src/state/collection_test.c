@@ -2,6 +2,7 @@
  * hand, and after whole runs, where verify has to work with the rest. */
 #include "toy_run.h"
 
+#include "exchange/generations.h"
 #include "run/open.h"
 #include "state/collection.h"
 #include "store/kind.h"
@@ -16,9 +17,30 @@ typedef struct scene {
     dl_state state;
     dl_collector collector;
     float w[4];
+    dl_signer *signer[2]; /* of r0 and r9, in a run with keys */
 } scene;
 
-static scene *scene_make(const char *url, const char *retain, const char *patience)
+/* A closed run also lists LISTED names of r0's, which come first in a listing. */
+enum { LISTED = 1500 };
+static void take_keys(scene *s, dl_config *config, dl_policy policy)
+{
+    static char text[(LISTED + 2) * (DL_PUBLIC_TEXT + 8)];
+    char key[2][DL_PUBLIC_TEXT];
+    size_t at = 0;
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(dl_signer_generate(&s->signer[i]));
+        dl_public_text(key[i], dl_signer_public(s->signer[i]));
+    }
+    CHECK_OK(dl_config_set(config, "run.roster", dl_policy_names[policy], "test"));
+    if (policy != DL_CLOSED) return;
+    for (int i = 0; i < LISTED; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "a%d %s\n", i, key[0]);
+    at += (size_t)snprintf(text + at, sizeof text - at, "r0 %s\nr9 %s\n", key[0], key[1]);
+    CHECK(at < sizeof text);
+    CHECK_OK(dl_config_set(config, "run.members", scratch_write("listed", text, at), "test"));
+}
+
+static scene *scene_of(const char *url, const char *retain, const char *patience, dl_policy policy)
 {
     static const dl_generation r0 = {.replica = "r0"};
     scene *s = calloc(1, sizeof *s);
@@ -29,9 +51,13 @@ static scene *scene_make(const char *url, const char *retain, const char *patien
     CHECK_OK(dl_config_set(&config, "run.retain", retain, "test"));
     CHECK_OK(dl_config_set(&config, "run.patience", patience, "test"));
     CHECK_OK(dl_config_set(&config, "run.heartbeat", "0.01", "test"));
+    if (policy) take_keys(s, &config, policy);
     CHECK_OK(dl_store_open(&s->store, url, true));
-    const dl_run_creation what = {
-        .config = &config, .tensors = &w, .n_tensors = 1, .data_digest = ""};
+    const dl_run_creation what = {.config = &config,
+                                  .tensors = &w,
+                                  .n_tensors = 1,
+                                  .data_digest = "",
+                                  .signer = s->signer[0]};
     CHECK_OK(dl_run_create_or_read(&s->run, &digest, s->store, &what));
     CHECK_OK(dl_state_init(&s->state, &s->run.manifest, dl_outer_find("nesterov"), 4, 1, 1));
     dl_state_rehash(&s->state, NULL);
@@ -45,8 +71,15 @@ static scene *scene_make(const char *url, const char *retain, const char *patien
     return s;
 }
 
+static scene *scene_make(const char *url, const char *retain, const char *patience)
+{
+    return scene_of(url, retain, patience, DL_TRUSTED);
+}
+
 static void scene_end(scene *s)
 {
+    dl_signer_close(s->signer[0]);
+    dl_signer_close(s->signer[1]);
     dl_state_deinit(&s->state);
     dl_runfile_deinit(&s->run);
     dl_store_close(s->store);
@@ -57,7 +90,7 @@ static void snapshot_at(scene *s, uint64_t entry)
 {
     s->state.control.entry = entry;
     CHECK_OK(dl_snapshot_and_collect(&s->collector, s->store, &s->state, &s->run,
-                                     &(dl_generation){.replica = "r0"}, NULL, DL_NEVER));
+                                     &(dl_generation){.replica = "r0"}, s->signer[0], DL_NEVER));
 }
 
 static void beat(scene *s, const char *generation, const char *text)
@@ -173,7 +206,7 @@ TEST(more_heartbeats_than_there_is_room_for_do_not_stop_collection)
     scene *s = scene_make("mem://crowded-heartbeats", "recent", "1");
     char generation[32];
     roster_of(s, "r0", "r7");
-    for (int i = 0; i < 2 * DL_COLLECTOR_LIVES; i++) {
+    for (int i = 0; i < 2 * DL_COLLECTOR_OTHERS; i++) {
         snprintf(generation, sizeof generation, "a%d.0000", i);
         beat(s, generation, "{\"entry\":9}");
     }
@@ -188,6 +221,127 @@ TEST(more_heartbeats_than_there_is_room_for_do_not_stop_collection)
     CHECK_STR("8 9 ", left(s, "c/"));
     scene_end(s);
 }
+
+/* ---- runs with keys */
+
+#if DL_CRYPTO
+
+/* r9's heartbeat of that generation, signed by r0's key or its own. */
+static void beat_signed(scene *s, int by, const char *replica, uint32_t number, uint64_t n,
+                        uint64_t entry)
+{
+    dl_key key;
+    unsigned char bytes[1024];
+    dl_buf text = {.data = bytes, .cap = sizeof bytes, .max = sizeof bytes};
+    dl_heartbeat_writer w;
+    dl_generation of = {.number = number};
+    snprintf(of.replica, sizeof of.replica, "%s", replica);
+    dl_heartbeat_begin(&w, &text, &dl_heartbeat_alive, s->signer[by], s->run.id, &of);
+    dl_json_u64(&w.json, "beat", n);
+    dl_json_u64(&w.json, "entry", entry);
+    CHECK_OK(dl_heartbeat_end(&w));
+    dl_key_heartbeat(key, &of);
+    CHECK_OK(dl_store_put(s->store, key, text.data, text.len, DL_NEVER));
+}
+
+/* r0 has created the run, and r9 has begun its name. */
+static scene *scene_of_keys(const char *url, dl_policy policy)
+{
+    dl_generation r9;
+    scene *s = scene_of(url, "recent", "1", policy);
+    CHECK_OK(dl_run_claim_generation(&r9, s->store, "r9", &s->run, &s->run.config, s->signer[1]));
+    s->collector.now = DL_SECOND;
+    return s;
+}
+
+static const dl_policy with_keys[] = {DL_OPEN, DL_CLOSED};
+
+/* Returns the contributions that two snapshots leave, of which the second one collects. */
+static const char *left_after_two(scene *s)
+{
+    snapshot_at(s, 4);
+    snapshot_at(s, 8);
+    return left(s, "c/");
+}
+
+TEST(p25_heartbeat_that_its_key_has_not_signed_protects_nothing)
+{
+    for (int p = 0; p < 2; p++) {
+        scene *s = scene_of_keys(p ? "mem://forged1" : "mem://forged0", with_keys[p]);
+        beat(s, "r9.0000", "{\"entry\":1,\"beat\":1}");
+        beat_signed(s, 0, "r9", 1, 5, 1); /* by r0 */
+        CHECK_STR("4 5 6 7 8 9 ", left_after_two(s));
+        scene_end(s);
+    }
+}
+
+TEST(p25_forged_later_generation_does_not_hide_a_slow_replica)
+{
+    for (int p = 0; p < 2; p++) {
+        scene *s = scene_of_keys(p ? "mem://later1" : "mem://later0", with_keys[p]);
+        beat_signed(s, 1, "r9", 0, 5, 2);
+        beat(s, "r9.9999999", "{\"entry\":8,\"beat\":1}");
+        CHECK_STR("2 3 4 5 6 7 8 9 ", left_after_two(s));
+        scene_end(s);
+    }
+}
+
+/* An old heartbeat that is written again is no change. */
+TEST(p25_signed_heartbeat_protects_its_entry_until_patience_after_its_last_change)
+{
+    for (int p = 0; p < 2; p++) {
+        scene *s = scene_of_keys(p ? "mem://signed1" : "mem://signed0", with_keys[p]);
+        beat_signed(s, 1, "r9", 0, 5, 2);
+        CHECK_STR("2 3 4 5 6 7 8 9 ", left_after_two(s));
+        beat(s, "r9.0000", "junk"); /* hides it */
+        s->collector.now += DL_SECOND * 6 / 10;
+        snapshot_at(s, 9);
+        CHECK_STR("2 3 4 5 6 7 8 9 ", left(s, "c/"));
+        beat_signed(s, 1, "r9", 0, 4, 1);
+        s->collector.now += DL_SECOND * 6 / 10;
+        snapshot_at(s, 10);
+        CHECK_STR("9 ", left(s, "c/"));
+        scene_end(s);
+    }
+}
+
+TEST(p25_heartbeat_of_a_member_counts_in_a_list_of_thousands)
+{
+    char name[16];
+    scene *s = scene_of_keys("mem://long-list", DL_CLOSED);
+    for (int i = 0; i < LISTED; i++) {
+        snprintf(name, sizeof name, "a%d", i);
+        beat_signed(s, 0, name, 0, 1, 9);
+    }
+    beat_signed(s, 1, "r9", 0, 5, 2);
+    CHECK_STR("2 3 4 5 6 7 8 9 ", left_after_two(s));
+    scene_end(s);
+}
+
+#else
+
+static void needs_keys(void)
+{
+    CHECK(!DL_CRYPTO);
+}
+TEST(p25_heartbeat_that_its_key_has_not_signed_protects_nothing)
+{
+    needs_keys();
+}
+TEST(p25_forged_later_generation_does_not_hide_a_slow_replica)
+{
+    needs_keys();
+}
+TEST(p25_signed_heartbeat_protects_its_entry_until_patience_after_its_last_change)
+{
+    needs_keys();
+}
+TEST(p25_heartbeat_of_a_member_counts_in_a_list_of_thousands)
+{
+    needs_keys();
+}
+
+#endif
 
 TEST(a_damaged_snapshot_does_not_count_as_the_second)
 {
@@ -370,6 +524,10 @@ TEST_MAIN(objects_older_than_the_second_newest_snapshot_are_removed, retain_all_
           the_log_and_the_generations_are_never_collected,
           a_live_heartbeat_protects_its_entry_and_a_dead_one_only_for_a_time,
           unreadable_live_heartbeat_protects_everything,
+          p25_heartbeat_that_its_key_has_not_signed_protects_nothing,
+          p25_forged_later_generation_does_not_hide_a_slow_replica,
+          p25_signed_heartbeat_protects_its_entry_until_patience_after_its_last_change,
+          p25_heartbeat_of_a_member_counts_in_a_list_of_thousands,
           a_damaged_snapshot_does_not_count_as_the_second,
           p25_collection_keeps_only_objects_that_an_asynchronous_entry_may_name,
           p25_a_void_entrys_roster_lets_nothing_go_that_may_count,

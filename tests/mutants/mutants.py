@@ -123,7 +123,7 @@ MUTANTS = [
     }
 """, "    }\n")]),
     Mutant("collect_from_the_living", "P25", "collection does not read heartbeats", [
-        ("src/state/collection.c", "if (live && entry < s->floor) s->floor = entry;", "(void)entry;")]),
+        ("src/state/collection.c", "if (live && row->entry < s->floor) s->floor = row->entry;", "(void)live;")]),
     Mutant("own_roster", "P9", "a replica waits for all replicas that it has not itself seen silent", [
         ("src/protocol/advance.c", """        dl_control_apply(m->a.control, &m->applying.entry, m->applying.digest);
 """, """        dl_control_apply(m->a.control, &m->applying.entry, m->applying.digest);
