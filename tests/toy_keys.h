@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "log/keyring.h"
+#include "log/signed_beat.h"
 #include "run/open.h"
 #include "toy_run.h"
 
@@ -95,6 +96,25 @@ static inline void create(toy *t)
     CHECK_OK(toy_open(t));
     CHECK_OK(diloco_run_create(t->run));
     toy_close(t);
+}
+
+/* A generation's heartbeat or end with that member's signature, at any key. `time` is when it was
+ * written, by the member's clock. */
+static inline void put_signed(dl_store *store, const dl_runfile *run, const char *by,
+                              const dl_heartbeat_kind *kind, const dl_generation *of, uint64_t beat,
+                              double time, const char *key)
+{
+    unsigned char bytes[1024];
+    dl_buf text = {.data = bytes, .cap = sizeof bytes, .max = sizeof bytes};
+    dl_heartbeat_writer w;
+    dl_signer *signer = signer_of(by);
+    dl_heartbeat_begin(&w, &text, kind, signer, run->id, of);
+    dl_json_u64(&w.json, "beat", beat);
+    dl_json_u64(&w.json, "step", beat);
+    dl_json_f64(&w.json, "time", time);
+    CHECK_OK(dl_heartbeat_end(&w));
+    CHECK_OK(dl_store_put(store, key, text.data, text.len, DL_NEVER));
+    dl_signer_close(signer);
 }
 
 static inline diloco_verify_report verified(const char *url)

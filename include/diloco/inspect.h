@@ -69,6 +69,8 @@ typedef struct diloco_rejections {
     diloco_rejection reasons[16];
 } diloco_rejections;
 
+/* In a run with keys only heartbeats and ends count that the replica's key has signed, and the
+ * generation is the newest that has signed a heartbeat. */
 typedef struct diloco_replica_status {
     char replica[32];
     uint32_t generation;
@@ -89,7 +91,8 @@ typedef struct diloco_replica_status {
      * many bytes of contributions it read from others and from the store. */
     char address[288];
     uint64_t from_peers, from_store;
-    double entry_s; /* mean seconds of its last entries, with waits; 0: not known */
+    double entry_s;   /* mean seconds of its last entries, with waits; 0: not known */
+    double beat_time; /* when its heartbeat was written, by its own clock: seconds since 1970 */
 } diloco_replica_status;
 
 /* The replicas that the open entry waits for. */

@@ -100,7 +100,7 @@ class ReplicaStatus(Struct):
                 ("deadline_s", c_double), ("up_bps", c_double), ("down_bps", c_double),
                 ("request_s", c_double), ("rejected", Rejections), ("strikes", c_uint64),
                 ("banned_until", c_uint64), ("address", c_char * 288), ("from_peers", c_uint64),
-                ("from_store", c_uint64), ("entry_s", c_double)]
+                ("from_store", c_uint64), ("entry_s", c_double), ("beat_time", c_double)]
 
 
 class RunWait(Struct):

@@ -1,27 +1,38 @@
 /* status_page.c - /status.json: the output of `diloco status --json`, from the files themselves.
  *
  * A replica is alive if its heartbeat was written recently. The hub wrote it, so the time is its
- * own, and no client's clock is trusted. */
+ * own. In a run with keys only a heartbeat counts that the replica's key has signed. Anyone may
+ * write an old one again, and this page keeps nothing between requests. So there the heartbeat's
+ * own time has to fit, too, as far as clocks may differ. */
 #include "hub/server.h"
 #include "hub/status_json.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { JSON_MAX = 4 << 20 };
+enum { JSON_MAX = 4 << 20, CLOCKS_DIFFER_S = 60 };
+
+/* `st` is of the heartbeat's file. */
+static bool is_alive(const diloco_replica_status *r, const struct stat *st, double alive_s,
+                     bool has_keys)
+{
+    const double written = (double)st->st_mtime;
+    const bool fits = r->seen && fabs(written - r->beat_time) < alive_s + CLOCKS_DIFFER_S;
+    return !r->ended && (double)time(NULL) - written < alive_s && (!has_keys || fits);
+}
 
 /* Replace `alive` by the age of the heartbeat's file. `folder` is the run's place on the disk. */
-static void see_heartbeats(const char *folder, const diloco_run_status *run)
+static void see_heartbeats(const char *folder, const diloco_run_status *run, bool has_keys)
 {
     char path[PATH_MAX + 64];
     struct stat st;
     for (size_t i = 0; i < run->n_replicas; i++) {
         diloco_replica_status *r = run->replicas[i];
         snprintf(path, sizeof path, "%s/hb/%s.%04u", folder, r->replica, (unsigned)r->generation);
-        r->alive =
-            !r->ended && lstat(path, &st) == 0 && (double)(time(NULL) - st.st_mtime) < run->alive_s;
+        r->alive = lstat(path, &st) == 0 && is_alive(r, &st, run->alive_s, has_keys);
     }
 }
 
@@ -60,7 +71,7 @@ dl_response dl_status_begin(dl_http_request *r)
     diloco_run_status run;
     diloco_status status = diloco_run_status_read(&run, url, 0);
     if (!status) status = dl_roster_view_read(&roster, url);
-    if (!status) see_heartbeats(url + strlen("file://"), &run);
+    if (!status) see_heartbeats(url + strlen("file://"), &run, roster.owner[0]);
     dl_response reply = status == DILOCO_ENOENT
                             ? dl_refuse(r, 404, "", "there is no run in %s", name)
                         : status ? dl_refuse_failed(r, status)

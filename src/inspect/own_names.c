@@ -1,23 +1,22 @@
 /* own_names.c - include/diloco/inspect.h: which names of a closed roster a key has, and which of
  * them a process runs as.
  *
- * Only a generation that the key itself has signed shows that a name has begun. Only a heartbeat
- * that changes shows that it is alive: anyone who can write may create gen/ and end/ objects. */
+ * Only a generation that the key itself has signed shows that a name has begun. Only a signed
+ * heartbeat with a higher number shows that it is alive: anyone who can write may create objects
+ * and write old ones again. */
 #include "exchange/generations.h"
 #include "inspect/reader.h"
+#include "log/beating.h"
 
 #include <diloco/inspect.h>
 #include <stdlib.h>
 
-/* Bytes of one heartbeat; a longer one counts as unchanged. */
-enum { HEARTBEAT_MAX = 1 << 16 };
-
 /* A name of the roster that belongs to the key. */
 typedef struct own_name {
-    const char *replica;      /* of the run file */
-    dl_generation generation; /* its newest, if it has begun */
+    const char *replica; /* of the run file */
+    dl_beating of;       /* its newest generation, if it has begun */
     bool begun, beats;
-    dl_hash seen; /* of its heartbeat at the first look */
+    uint64_t seen; /* the number of its heartbeat at the first look; 0: none */
 } own_name;
 
 typedef struct own_names {
@@ -30,8 +29,8 @@ typedef struct own_names {
 static diloco_status begin(own_name *name, const dl_reader *r, const dl_public *key)
 {
     const diloco_status status =
-        dl_run_newest_signed(&name->generation, r->store, name->replica, &r->file, key);
-    name->begun = !status;
+        dl_run_newest_signed(&name->of.generation, r->store, name->replica, &r->file, key);
+    name->begun = name->of.signed_once = !status;
     return status == DILOCO_ENOENT ? DILOCO_OK : status;
 }
 
@@ -52,31 +51,21 @@ static diloco_status find(own_names *out, const dl_reader *r, const dl_public *k
     return DILOCO_OK;
 }
 
-/* Hash the heartbeat that is stored now. One that is missing or too long counts as unchanged.
- * Returns only that the store cannot be reached. */
-static diloco_status look(dl_hash *out, dl_buf *text, const dl_reader *r, const own_name *name)
-{
-    dl_key key;
-    dl_key_heartbeat(key, &name->generation);
-    dl_buf_clear(text);
-    const diloco_status status = dl_store_get(r->store, text, key, dl_reader_limit());
-    *out = status ? (dl_hash){{0}} : dl_hash_bytes(text->data, text->len);
-    return status == DILOCO_EUNREACHABLE ? status : DILOCO_OK;
-}
-
 /* Look at each name that has begun and has not changed its heartbeat yet. *left is how many may
- * still do so. The first look only notes the content. */
-static diloco_status look_at_all(size_t *left, own_names *names, dl_buf *text, const dl_reader *r,
-                                 bool first)
+ * still do so. The first look only notes the number. Returns only that the store cannot be reached.
+ */
+static diloco_status look_at_all(size_t *left, own_names *names, dl_beat_reader *r, bool first)
 {
     *left = 0;
     for (size_t i = 0; i < names->n; i++) {
         own_name *name = &names->all[i];
-        dl_hash now;
+        bool there;
         if (!name->begun || name->beats) continue;
-        DL_TRY(look(&now, text, r, name));
+        const diloco_status status = dl_beating_read_again(&there, &name->of, r);
+        if (status == DILOCO_EUNREACHABLE) return status;
+        const uint64_t now = status || !there ? 0 : r->beat;
         if (first) name->seen = now;
-        name->beats = !dl_hash_equal(now, name->seen);
+        name->beats = now > name->seen;
         *left += !name->beats;
     }
     return DILOCO_OK;
@@ -84,19 +73,18 @@ static diloco_status look_at_all(size_t *left, own_names *names, dl_buf *text, c
 
 /* Watch for run.patience seconds, the time after which a replica counts as silent (P11). It ends
  * early once every name has shown itself alive. */
-static diloco_status watch(own_names *names, const dl_reader *r)
+static diloco_status watch(own_names *names, const dl_reader *r, const dl_public *key)
 {
     const dl_time patience = dl_time_from_seconds(r->file.config.patience_s);
     const dl_time until = dl_time_after(dl_clock_now(), patience);
+    dl_beat_reader beats = {
+        .store = r->store, .run = r->file.id, .key = key, .until = dl_reader_limit()};
     size_t left;
-    dl_buf text;
-    dl_buf_init(&text, HEARTBEAT_MAX);
-    diloco_status status = look_at_all(&left, names, &text, r, true);
+    diloco_status status = look_at_all(&left, names, &beats, true);
     while (!status && left > 0 && dl_clock_now() < until) {
         dl_clock_sleep(50 * DL_MILLISECOND);
-        status = look_at_all(&left, names, &text, r, false);
+        status = look_at_all(&left, names, &beats, false);
     }
-    dl_buf_deinit(&text);
     return status;
 }
 
@@ -111,7 +99,7 @@ static diloco_status walk(dl_reader *r, const char *key, bool watches, diloco_ow
     if (!key || !*key) DL_TRY(dl_signer_path(path, sizeof path));
     DL_TRY(dl_signer_open(&signer, key && *key ? key : path));
     diloco_status status = find(&names, r, dl_signer_public(signer));
-    if (!status && watches) status = watch(&names, r);
+    if (!status && watches) status = watch(&names, r, dl_signer_public(signer));
     for (size_t i = 0; i < names.n && !status; i++)
         status = fn(user, names.all[i].replica, names.all[i].begun, names.all[i].beats);
     free(names.all);

@@ -2,6 +2,9 @@
 #include "toy_run.h"
 
 #include <diloco/inspect.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <unistd.h>
 
 #if DL_CRYPTO
 
@@ -96,6 +99,38 @@ TEST(own_name_without_a_process_has_begun_and_does_not_beat)
     check_names("r0 begun, r1", url, true);
 }
 
+/* A process without the key changes the heartbeat of a name again and again. */
+static void *forge(void *stop_it)
+{
+    dl_store *store;
+    char text[64];
+    CHECK_OK(dl_store_open(&store, "mem://own_forged", false));
+    for (int i = 0; !atomic_load((atomic_bool *)stop_it); i++) {
+        snprintf(text, sizeof text, "{\"replica\":\"r0\",\"beat\":%d}", i);
+        CHECK_OK(dl_store_put(store, "hb/r0.0000", text, strlen(text), DL_NEVER));
+        usleep(10000);
+    }
+    dl_store_close(store);
+    return NULL;
+}
+
+TEST(own_name_whose_heartbeat_another_writer_changes_does_not_beat)
+{
+    const char *url = "mem://own_forged";
+    pthread_t thread;
+    atomic_bool stop_it = false;
+    toy t = r0_of("closed", url, "1");
+    toy_keep(url);
+    CHECK_OK(toy_open(&t));
+    CHECK_OK(diloco_run_create(t.run));
+    CHECK_OK(diloco_run_join(t.run));
+    toy_close(&t);
+    CHECK_INT(0, pthread_create(&thread, NULL, forge, &stop_it));
+    check_names("r0 begun, r1", url, true);
+    atomic_store(&stop_it, true);
+    pthread_join(thread, NULL);
+}
+
 static diloco_status stop(void *user, const char *replica, bool begun, bool beats)
 {
     (void)replica, (void)begun, (void)beats;
@@ -126,6 +161,7 @@ TEST(own_names_are_refused_by_an_open_roster_and_the_walk_stops_on_request)
 
 TEST_MAIN(own_names_have_begun_where_the_key_has_signed_it_and_beat_whatever_end_says,
           own_name_without_a_process_has_begun_and_does_not_beat,
+          own_name_whose_heartbeat_another_writer_changes_does_not_beat,
           own_names_are_refused_by_an_open_roster_and_the_walk_stops_on_request)
 
 #else

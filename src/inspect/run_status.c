@@ -1,13 +1,11 @@
-/* run_status.c - diloco_run_status_read: the participants, their liveness, the progress of the log.
- *
- * Liveness is judged by watching: no clock of another machine is believed (P11). follower.c
- * keeps the same status up to date (run_status.h). dl_status_book_entry takes the log,
- * dl_status_book_look all the rest. */
+/* run_status.c - diloco_run_status_read: the participants (participants.h), and the progress of the
+ * log. follower.c keeps the same status up to date (run_status.h). dl_status_book_entry takes the
+ * log, dl_status_book_look all the rest. */
 #include "inspect/run_status.h"
 #include "base/json.h"
 #include "base/run_kind.h"
 #include "base/sized.h"
-#include "inspect/logged_names.h"
+#include "inspect/participants.h"
 #include "inspect/reader.h"
 #include "protocol/bans.h"
 #include "protocol/judge.h"
@@ -20,203 +18,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Replicas in a status; further ones are left out, those that the log does not name first. The
- * arrays have a fixed size, so a follower allocates nothing for a look. */
-enum { MAX_REPLICAS = 256 };
 #define ALIVE_S 11.0 /* at least: two of the default heartbeats, and one second */
 
 /* The memory that a diloco_run_status points into. The caller of diloco_run_status_read owns it
  * then; `in_order` is what its `replicas` points to. */
 typedef struct memory {
     diloco_run_wait wait; /* of the open entry */
-    diloco_replica_status replicas[MAX_REPLICAS], *in_order[MAX_REPLICAS];
+    diloco_replica_status replicas[DL_PARTICIPANTS_MAX], *in_order[DL_PARTICIPANTS_MAX];
 } memory;
-
-/* The replicas that were seen, in the order of their names. Row i of each array is of the same
- * replica. */
-typedef struct watcher {
-    diloco_replica_status *replicas; /* [MAX_REPLICAS], in the book's memory */
-    size_t n;                        /* rows in use */
-    dl_hash content[MAX_REPLICAS];   /* of replicas[i]'s heartbeat */
-    dl_time changed[MAX_REPLICAS]; /* when a look first found this content; 0: at the first look */
-    double written[MAX_REPLICAS];  /* as the heartbeat itself says, seconds since 1970 */
-    bool known[MAX_REPLICAS];      /* its generation has been read */
-    dl_logged_names logged;        /* empty for logical clients, which have no rows */
-    bool begun[MAX_REPLICAS];      /* its name is in gen/ */
-    size_t n_begun;                /* names in gen/, as far as the listing is read */
-    char newest[DL_REPLICA_MAX + 1]; /* the last of them */
-    dl_status_generation_fn heard;   /* NULL: not called */
-    void *user;                      /* of heard */
-} watcher;
 
 /* A status that grows with the log. One thread at a time. */
 struct dl_status_book {
     diloco_run_status run; /* the public form */
     memory *memory;        /* that run points into */
-    watcher watcher;
+    dl_participants participants;
     dl_bans *bans, *scratch; /* NULL where the run has none */
     uint64_t counted;        /* entries that a snapshot's manifest has counted */
     bool members_have_rows;  /* members are replicas, not logical clients */
-    dl_time began;
 };
-
-/* Move the rows from `from` to the end to row `to`, in each array. */
-static void move_rows(watcher *w, size_t to, size_t from)
-{
-    const size_t n = w->n - from;
-    memmove(w->replicas + to, w->replicas + from, n * sizeof *w->replicas);
-    memmove(w->content + to, w->content + from, n * sizeof *w->content);
-    memmove(w->changed + to, w->changed + from, n * sizeof *w->changed);
-    memmove(w->written + to, w->written + from, n * sizeof *w->written);
-    memmove(w->known + to, w->known + from, n * sizeof *w->known);
-    memmove(w->begun + to, w->begun + from, n * sizeof *w->begun);
-}
-
-/* Remove the row whose name the log named least recently, if it named `name` later. Returns true
- * if there is a free row. */
-static bool make_room(watcher *w, const char *name)
-{
-    size_t least = MAX_REPLICAS;
-    uint64_t before = dl_logged_names_since(&w->logged, name);
-    if (w->n < MAX_REPLICAS) return true;
-    for (size_t i = 0; i < w->n && before > 0; i++) {
-        const uint64_t since = dl_logged_names_since(&w->logged, w->replicas[i].replica);
-        if (since >= before) continue;
-        before = since;
-        least = i;
-    }
-    if (least == MAX_REPLICAS) return false;
-    move_rows(w, least, least + 1);
-    w->n--;
-    return true;
-}
-
-/* Return the first row whose name is not before `name`. */
-static size_t place_of(const watcher *w, const char *name)
-{
-    size_t at = 0;
-    while (at < w->n && dl_replica_compare(w->replicas[at].replica, name) < 0)
-        at++;
-    return at;
-}
-
-/* Return the row of that name; a new one is put in its place in order. SIZE_MAX: there is no
- * room. Rows may move, so indexes are valid only until the next call. */
-static size_t replica_index(watcher *w, const char *name)
-{
-    size_t at = place_of(w, name);
-    if (at < w->n && !strcmp(w->replicas[at].replica, name)) return at;
-    if (!make_room(w, name)) return SIZE_MAX;
-    at = place_of(w, name);
-    move_rows(w, at + 1, at);
-    w->n++;
-    w->replicas[at] = (diloco_replica_status){.generation = 0};
-    w->content[at] = (dl_hash){0};
-    w->changed[at] = 0;
-    w->written[at] = 0;
-    w->known[at] = w->begun[at] = false;
-    snprintf(w->replicas[at].replica, sizeof w->replicas[at].replica, "%s", name);
-    return at;
-}
-
-/* Count the names of gen/. Its listing is in order, so the generations of a name come together. */
-static void count_begun(watcher *w, const char *name)
-{
-    if (w->n_begun > 0 && !strcmp(w->newest, name)) return;
-    snprintf(w->newest, sizeof w->newest, "%s", name);
-    w->n_begun++;
-}
-
-/* Return the number of names in gen/ without a row. */
-static size_t left_out(const watcher *w)
-{
-    size_t shown = 0;
-    for (size_t i = 0; i < w->n; i++)
-        shown += w->begun[i];
-    return w->n_begun > shown ? w->n_begun - shown : 0;
-}
-
-/* A newer generation begins with nothing known: its heartbeat, its end and its host are its own. */
-static diloco_status found_gen(void *context, const char *key, size_t len)
-{
-    watcher *w = context;
-    dl_generation generation;
-    (void)len;
-    if (!dl_key_parse_generation(&generation, key, "gen/")) return DILOCO_OK;
-    count_begun(w, generation.replica);
-    const size_t i = replica_index(w, generation.replica);
-    if (i == SIZE_MAX) return DILOCO_OK;
-    w->begun[i] = true;
-    if (w->heard) DL_TRY(w->heard(w->user, &generation));
-    if (generation.number <= w->replicas[i].generation) return DILOCO_OK;
-    diloco_replica_status *r = &w->replicas[i];
-    r->generation = generation.number;
-    r->ended = r->seen = r->alive = w->known[i] = false;
-    return DILOCO_OK;
-}
-
-/* The end of an older generation says nothing about the newest. */
-static diloco_status found_end(void *context, const char *key, size_t len)
-{
-    watcher *w = context;
-    dl_generation generation;
-    (void)len;
-    if (!dl_key_parse_generation(&generation, key, "end/")) return DILOCO_OK;
-    const size_t i = replica_index(w, generation.replica);
-    if (i != SIZE_MAX && w->replicas[i].generation == generation.number)
-        w->replicas[i].ended = true;
-    return DILOCO_OK;
-}
-
-/* Read the host of a generation once. Its text is untrusted and optional, so a failure leaves
- * the host empty. */
-static void read_generation(diloco_replica_status *r, dl_store *store, dl_buf *text)
-{
-    dl_generation generation = {.number = r->generation};
-    dl_key key;
-    dl_json_value json;
-    memcpy(generation.replica, r->replica, sizeof generation.replica);
-    dl_key_gen(key, &generation);
-    dl_buf_clear(text);
-    if (dl_store_get(store, text, key, dl_reader_limit()) == DILOCO_OK &&
-        dl_json_parse(&json, text->data, text->len) == DILOCO_OK)
-        (void)!dl_json_read_str(r->host, sizeof r->host, json, "host");
-}
-
-/* Read a heartbeat's numbers, and return true if its content is not that of the last look. All
- * of it is the replica's own claim, for people to read. A field that is missing or damaged keeps
- * its last value. */
-static bool heartbeat_changed(watcher *w, size_t i, dl_store *store, dl_buf *text)
-{
-    diloco_replica_status *r = &w->replicas[i];
-    dl_generation generation = {.number = r->generation};
-    dl_key key;
-    dl_json_value json;
-    memcpy(generation.replica, r->replica, sizeof generation.replica);
-    dl_key_heartbeat(key, &generation);
-    dl_buf_clear(text);
-    if (dl_store_get(store, text, key, dl_reader_limit())) return false;
-    r->seen = true;
-    if (dl_json_parse(&json, text->data, text->len) == DILOCO_OK) {
-        (void)!dl_json_read_u64(&r->step, json, "step", UINT64_MAX);
-        (void)!dl_json_read_u64(&r->entry, json, "entry", UINT64_MAX);
-        (void)!dl_json_read_u64(&r->position, json, "position", UINT64_MAX);
-        (void)!dl_json_read_f64(&r->steps_per_s, json, "steps_per_s");
-        (void)!dl_json_read_f64(&r->entry_s, json, "entry_s");
-        (void)!dl_json_read_f64(&r->deadline_s, json, "deadline_s");
-        (void)!dl_json_read_f64(&r->up_bps, json, "up_bps");
-        (void)!dl_json_read_f64(&r->down_bps, json, "down_bps");
-        (void)!dl_json_read_f64(&r->request_s, json, "request_s");
-        (void)!dl_json_read_str(r->address, sizeof r->address, json, "address");
-        (void)!dl_json_read_u64(&r->from_peers, json, "from_peers", UINT64_MAX);
-        (void)!dl_json_read_u64(&r->from_store, json, "from_store", UINT64_MAX);
-        (void)!dl_json_read_f64(&w->written[i], json, "time");
-    }
-    const dl_hash now = dl_hash_bytes(text->data, text->len);
-    const bool changed = !dl_hash_equal(now, w->content[i]);
-    w->content[i] = now;
-    return changed;
-}
 
 /* Estimate the bytes that moved for an entry. One that names no update was moved by allgather,
  * whatever the topology of the run. */
@@ -253,7 +72,8 @@ static void count_rejected(dl_status_book *b, const dl_entry *entry, uint64_t e)
 {
     const bool counts = entry && entry->commit && !dl_bans_void_reason(b->bans, b->scratch, entry);
     for (size_t i = 0; counts && i < entry->n_rejected; i++) {
-        const size_t who = replica_index(&b->watcher, entry->rejected[i].generation.replica);
+        const size_t who =
+            dl_participants_row(&b->participants, entry->rejected[i].generation.replica);
         count_rejection(&b->run.rejected, entry->rejected[i].reason);
         if (who != SIZE_MAX)
             count_rejection(&b->memory->replicas[who].rejected, entry->rejected[i].reason);
@@ -268,7 +88,7 @@ diloco_status dl_status_book_entry(void *book, const dl_entry *raw, const diloco
     dl_status_book *b = book;
     if (entry->commit) take_volume(&b->run, entry);
     if (raw && entry->commit && b->members_have_rows)
-        dl_logged_names_add_commit(&b->watcher.logged, raw);
+        dl_logged_names_add_commit(&b->participants.logged, raw);
     if (entry->entry < b->counted) return DILOCO_OK;
     if (entry->commit)
         b->run.commits++;
@@ -282,7 +102,7 @@ diloco_status dl_status_book_entry(void *book, const dl_entry *raw, const diloco
 /* Strikes and bans are those after the last entry that was counted. */
 static void take_bans(dl_status_book *b)
 {
-    for (size_t i = 0; i < b->watcher.n; i++) {
+    for (size_t i = 0; i < b->participants.n; i++) {
         diloco_replica_status *one = &b->memory->replicas[i];
         one->strikes = dl_bans_strikes(b->bans, one->replica);
         one->banned_until = dl_bans_until(b->bans, one->replica);
@@ -375,7 +195,7 @@ static diloco_status see_open_entry(dl_reader *r, dl_status_book *b)
     out->wait->n_awaited = (size_t)r->file.config.replicas;
     dl_key prefix;
     waiting w = {.out = out->wait,
-                 .logged = b->members_have_rows ? &b->watcher.logged : NULL,
+                 .logged = b->members_have_rows ? &b->participants.logged : NULL,
                  .there = malloc(room),
                  .room = room};
     if (!w.there) return dl_fail(DILOCO_ENOMEM, "out of memory for the list of contributors");
@@ -386,52 +206,6 @@ static diloco_status see_open_entry(dl_reader *r, dl_status_book *b)
     if (!status && out->entries >= ahead) status = dl_reader_walk(r, w.as_of, take_roster, &w);
     free(w.there);
     return status;
-}
-
-/* Judge liveness without waiting. A heartbeat that was seen to change is judged by when it
- * changed. One that was never seen to change may have been written just now: its own time counts
- * until we have watched for as long as a live replica needs. */
-static void judge_by_age(dl_status_book *b)
-{
-    watcher *w = &b->watcher;
-    const dl_time now = dl_clock_now();
-    for (size_t i = 0; i < w->n; i++) {
-        diloco_replica_status *r = &w->replicas[i];
-        const bool young = dl_seconds(now - b->began) < b->run.alive_s;
-        r->alive =
-            !r->ended && r->seen &&
-            (w->changed[i] ? dl_seconds(now - w->changed[i]) < b->run.alive_s
-                           : young && fabs(dl_clock_wall() - w->written[i]) < b->run.alive_s);
-    }
-}
-
-/* A first look is not a change: the content may be old. */
-static void see_heartbeats(watcher *w, dl_store *store, dl_buf *text)
-{
-    for (size_t i = 0; i < w->n; i++) {
-        const bool first = !w->known[i];
-        if (first) read_generation(&w->replicas[i], store, text);
-        w->known[i] = true;
-        if (heartbeat_changed(w, i, store, text)) w->changed[i] = first ? 0 : dl_clock_now();
-    }
-}
-
-/* Look again and again until every replica that was seen has changed its heartbeat, or the time
- * is over. */
-static void watch_heartbeats(watcher *w, dl_store *store, dl_buf *text, double watch_s)
-{
-    const dl_time until = dl_time_after(dl_clock_now(), dl_time_from_seconds(watch_s));
-    size_t quiet = w->n;
-    while (quiet > 0 && dl_clock_now() < until) {
-        dl_clock_sleep(50 * DL_MILLISECOND);
-        quiet = 0;
-        for (size_t i = 0; i < w->n; i++) {
-            diloco_replica_status *one = &w->replicas[i];
-            if (one->alive || one->ended || !one->seen) continue;
-            one->alive = heartbeat_changed(w, i, store, text);
-            quiet += !one->alive;
-        }
-    }
 }
 
 /* Write the exchange topology of the run. With a codec of the caller's own, only the caller
@@ -456,9 +230,7 @@ static diloco_status begin_book(dl_status_book *b, const dl_reader *r)
     b->memory = calloc(1, sizeof *b->memory);
     if (!b->memory) return dl_fail(DILOCO_ENOMEM, "out of memory for the status of a run");
     out->memory = b->memory;
-    b->watcher.replicas = b->memory->replicas;
     b->members_have_rows = dl_run_kind_of(&f->config)->processes;
-    b->began = dl_clock_now();
     snprintf(out->run, sizeof out->run, "%s", f->id);
     snprintf(out->preset, sizeof out->preset, "%s", f->config.preset);
     snprintf(out->program, sizeof out->program, "%s", f->program);
@@ -466,6 +238,7 @@ static diloco_status begin_book(dl_status_book *b, const dl_reader *r)
     dl_hash_to_hex(out->config_digest, f->config_digest);
     out->alive_s = fmax(ALIVE_S, 2 * f->config.heartbeat_s + 1);
     out->parameters = f->manifest.n_parameters;
+    DL_TRY(dl_participants_create(&b->participants, b->memory->replicas, r));
     DL_TRY(dl_reader_total(&out->entries_total, r));
     DL_TRY(name_topology(out, f));
     DL_TRY(dl_bans_create(&b->bans, &f->config, room));
@@ -485,16 +258,17 @@ diloco_status dl_status_book_create(dl_status_book **out, const dl_reader *r)
 void dl_status_book_destroy(dl_status_book *b)
 {
     if (!b) return;
+    dl_participants_destroy(&b->participants);
     dl_bans_destroy(b->bans);
     dl_bans_destroy(b->scratch);
     free(b->memory);
     free(b);
 }
 
-void dl_status_book_listen(dl_status_book *b, dl_status_generation_fn heard, void *user)
+void dl_status_book_listen(dl_status_book *b, dl_participants_heard_fn heard, void *user)
 {
-    b->watcher.heard = heard;
-    b->watcher.user = user;
+    b->participants.heard = heard;
+    b->participants.user = user;
 }
 
 const diloco_run_status *dl_status_book_run(const dl_status_book *b)
@@ -520,32 +294,25 @@ diloco_status dl_status_book_catch_up(dl_status_book *b, dl_reader *r)
     return dl_reader_walk(r, log.entry - back, dl_status_book_entry, b);
 }
 
-/* The four listings come before the heartbeats, since gen/ says whose heartbeats to read. */
 diloco_status dl_status_book_look(dl_status_book *b, dl_reader *r, double watch_s)
 {
     diloco_run_status *out = &b->run;
-    watcher *w = &b->watcher;
-    dl_buf text;
+    dl_participants *p = &b->participants;
     out->done = out->entries >= out->entries_total;
     DL_TRY(dl_store_list(r->store, "snap/", NULL, found_snapshot, out, dl_reader_limit()));
     out->wait = out->done ? NULL : &b->memory->wait;
     if (!out->done) DL_TRY(see_open_entry(r, b));
-    w->n_begun = 0;
-    DL_TRY(dl_store_list(r->store, "gen/", NULL, found_gen, w, dl_reader_limit()));
-    out->n_left_out = left_out(w);
-    DL_TRY(dl_store_list(r->store, "end/", NULL, found_end, w, dl_reader_limit()));
+    DL_TRY(dl_participants_look(p));
+    out->n_left_out = dl_participants_left_out(p);
     take_bans(b);
-    dl_buf_init(&text, 65536);
-    see_heartbeats(w, r->store, &text);
     if (watch_s >= 0)
-        watch_heartbeats(w, r->store, &text, watch_s);
+        dl_participants_watch(p, watch_s);
     else
-        judge_by_age(b);
-    dl_buf_deinit(&text);
-    for (size_t i = 0; i < w->n; i++)
+        dl_participants_judge_by_age(p, out->alive_s);
+    for (size_t i = 0; i < p->n; i++)
         b->memory->in_order[i] = &b->memory->replicas[i];
     out->replicas = b->memory->in_order;
-    out->n_replicas = w->n;
+    out->n_replicas = p->n;
     return DILOCO_OK;
 }
 

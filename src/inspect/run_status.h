@@ -3,7 +3,7 @@
 #ifndef DL_INSPECT_RUN_STATUS_H
 #define DL_INSPECT_RUN_STATUS_H
 
-#include "inspect/reader.h"
+#include "inspect/participants.h"
 
 /* It keeps counts, and no entries. It has to be destroyed. */
 typedef struct dl_status_book dl_status_book;
@@ -21,7 +21,7 @@ DL_MUST_CHECK diloco_status dl_status_book_entry(void *book, const dl_entry *raw
  * The time is that of the entries since the snapshot, however long the log is. */
 DL_MUST_CHECK diloco_status dl_status_book_catch_up(dl_status_book *book, dl_reader *r);
 
-/* Read everything but the log: four listings and each replica's heartbeat. watch_s >= 0: a replica
+/* Read everything but the log: some listings and each replica's heartbeat. watch_s >= 0: a replica
  * is alive if its heartbeat changes within watch_s seconds. watch_s < 0: if it changed between
  * looks, within diloco_run_status.alive_s; before that time has passed, the time in
  * the heartbeat itself decides. */
@@ -29,8 +29,7 @@ DL_MUST_CHECK diloco_status dl_status_book_look(dl_status_book *book, dl_reader 
 
 /* Sets a function that each later look calls for each generation of its replicas in gen/, so a
  * caller needs no listing of its own. A status other than OK ends the look. */
-typedef diloco_status (*dl_status_generation_fn)(void *user, const dl_generation *generation);
-void dl_status_book_listen(dl_status_book *book, dl_status_generation_fn heard, void *user);
+void dl_status_book_listen(dl_status_book *book, dl_participants_heard_fn heard, void *user);
 
 /* Valid until the book is destroyed; changed by an entry and by a look. */
 const diloco_run_status *dl_status_book_run(const dl_status_book *book);
