@@ -27,6 +27,60 @@ static diloco_status take_key(diloco_run *run, dl_policy policy)
     return dl_run_signer(&run->signer, &run->config);
 }
 
+/* ---- waiting for the store --------------------------------------------------------------- */
+
+static bool is_interrupted(const void *user)
+{
+    const diloco_run *run = user;
+    return atomic_load(&run->calls.stop);
+}
+
+/* Waits before another attempt at a part of the join. The first wait is a warning in the record. */
+static diloco_status wait_to_join(diloco_run *run, dl_patience *p)
+{
+    const dl_event_context context = {.replica = run->replica};
+    if (p->first) dl_event_warn(&run->record, &context, "unreachable", diloco_error_text());
+    dl_patience_pause(p, is_interrupted, run);
+    return atomic_exchange(&run->calls.stop, false)
+               ? dl_fail(DILOCO_EINTERRUPTED, "interrupted while joining the run")
+               : DILOCO_OK;
+}
+
+/* ---- run.json ---------------------------------------------------------------------------- */
+
+static diloco_status create_or_read(diloco_run *run, const dl_run_creation *what)
+{
+    dl_run_coord coord;
+    const dl_store_address address = dl_run_address(coord, run->config.store, &run->config);
+    if (!run->store) DL_TRY(dl_store_open_at(&run->store, &address, true));
+    dl_store_count_into(run->store, &run->traffic);
+    return dl_run_create_or_read(&run->file, &run->file_digest, run->store, what);
+}
+
+/* Returns whether the store has failed in a way that may recover, so that the run is there. A store
+ * that could not be opened has counted no call. */
+static bool store_failed(const diloco_run *run, const dl_patience *p, diloco_status status)
+{
+    const bool failed = run->store ? dl_patience_store_failed(p, run->store, status)
+                                   : status == DILOCO_EUNREACHABLE || status == DILOCO_EIO ||
+                                         status == DILOCO_EFULL;
+    return failed && dl_run_was_here(&run->config, run->replica);
+}
+
+/* A process that is started again waits for a store that fails. The first process of a replica does
+ * not, because its store may have been misspelled. */
+static diloco_status wait_for_run(diloco_run *run, const dl_run_creation *what)
+{
+    dl_patience p = {0};
+    for (;;) {
+        if (run->store) dl_patience_call(&p, run->store);
+        diloco_status status = create_or_read(run, what);
+        const bool failed = store_failed(run, &p, status);
+        if (!dl_patience_again(&p, failed, &status, run->config.store_timeout_s)) return status;
+        DL_TRY(wait_to_join(run, &p));
+    }
+}
+
 /* Creates run.json with theta0, or reads the existing one (public, run.h). A second call does
  * nothing, so a join after an explicit create costs no request. The device's values are pulled
  * first, because theta0 is hashed and uploaded from host memory. Options on which replicas must
@@ -50,11 +104,7 @@ diloco_status diloco_run_create(diloco_run *run)
                                   .base = &run->model.base,
                                   .signer = run->signer,
                                   .tally = &run->traffic};
-    dl_run_coord coord;
-    const dl_store_address address = dl_run_address(coord, run->config.store, &run->config);
-    if (!run->store) DL_TRY(dl_store_open_at(&run->store, &address, true));
-    dl_store_count_into(run->store, &run->traffic);
-    DL_TRY(dl_run_create_or_read(&run->file, &run->file_digest, run->store, &what));
+    DL_TRY(wait_for_run(run, &what));
     dl_runfile_take(&run->config, &run->file);
     DL_TRY(take_key(run, run->file.identity.policy));
     run->created = true;
@@ -62,23 +112,6 @@ diloco_status diloco_run_create(diloco_run *run)
 }
 
 /* ---- claiming --------------------------------------------------------------------------- */
-
-static bool is_interrupted(const void *user)
-{
-    const diloco_run *run = user;
-    return atomic_load(&run->calls.stop);
-}
-
-/* Waits before another attempt at a part of the join. The first wait is a warning in the record. */
-static diloco_status wait_to_join(diloco_run *run, dl_patience *p)
-{
-    const dl_event_context context = {.replica = run->replica};
-    if (p->first) dl_event_warn(&run->record, &context, "unreachable", diloco_error_text());
-    dl_patience_pause(p, is_interrupted, run);
-    return atomic_exchange(&run->calls.stop, false)
-               ? dl_fail(DILOCO_EINTERRUPTED, "interrupted while joining the run")
-               : DILOCO_OK;
-}
 
 /* Claims this replica's generation. A claim that failed has had no effect, or has used a number. In
  * the second case a new name is refused as another replica's, and the caller chooses a free one. */

@@ -8,6 +8,7 @@
 #include "run/handle.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 enum { CREW = 3 };
@@ -540,7 +541,64 @@ TEST(later_generation_without_uploads_fences_at_a_heartbeat)
     (void)verified(store);
 }
 
-TEST_MAIN(killed_replicas_started_again_end_in_the_same_bits,
+/* ---- a store that fails while run.json is read -------------------------------------------- */
+
+typedef struct blocked {
+    const char *store, *away;
+} blocked;
+
+/* Opening the folder of the store is an I/O error (ELOOP). */
+static void block(const blocked *b)
+{
+    CHECK_INT(0, rename(b->store, b->away));
+    CHECK_INT(0, symlink(b->store, b->store));
+}
+
+static void unblock(const blocked *b)
+{
+    CHECK_INT(0, unlink(b->store));
+    CHECK_INT(0, rename(b->away, b->store));
+}
+
+static void unblock_once_it_waits(toy *t, diloco_run *run, const char *line)
+{
+    (void)run;
+    if (strstr(line, "\"code\":\"unreachable\"")) unblock(t->user);
+}
+
+TEST(restarted_replica_waits_for_a_store_that_fails_when_run_json_is_read)
+{
+    blocked b = {.store = scratch_path("blocked"), .away = scratch_path("blocked-away")};
+    toy t = toy_of("r0", b.store);
+    toy_set(&t, "run.state_dir", scratch_path("blocked.state"));
+    toy_set(&t, "run.store_timeout", "100000");
+    t.stop_after = 4;
+    CHECK_OK(toy_live(&t));
+    block(&b);
+    t.stop_after = 0;
+    t.heard = unblock_once_it_waits;
+    t.user = &b;
+    toy_live(&t);
+    TOY_OK(t);
+    CHECK(t.end.resumed);
+}
+
+/* Its store may have been misspelled. */
+TEST(first_process_of_a_replica_does_not_wait_for_a_store_that_fails)
+{
+    blocked b = {.store = scratch_path("first"), .away = scratch_path("first-away")};
+    toy t = toy_of("r0", b.store);
+    toy_set(&t, "run.state_dir", scratch_path("first.state"));
+    toy_set(&t, "run.store_timeout", "100000");
+    CHECK_INT(0, mkdir(b.store, 0777));
+    block(&b);
+    CHECK_STATUS(DILOCO_EIO, toy_live(&t));
+    unblock(&b);
+}
+
+TEST_MAIN(restarted_replica_waits_for_a_store_that_fails_when_run_json_is_read,
+          first_process_of_a_replica_does_not_wait_for_a_store_that_fails,
+          killed_replicas_started_again_end_in_the_same_bits,
           replicas_stopped_cleanly_at_any_step_and_resumed_end_in_the_same_bits,
           interrupted_exchange_continues_when_called_again,
           an_interrupted_exchange_can_be_closed_and_resumed,

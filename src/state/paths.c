@@ -2,6 +2,7 @@
 #include "state/paths.h"
 
 #include "protocol/logical_clients.h"
+#include "state/private_state.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,6 +37,13 @@ diloco_status dl_run_state_dir_of(dl_config_path out, const char *store)
     if (n < 0 || (size_t)n >= sizeof(dl_config_path))
         return dl_fail(DILOCO_EINVAL, "the store's path is too long: set run.state_dir");
     return DILOCO_OK;
+}
+
+bool dl_run_was_here(const dl_config *config, const char *replica)
+{
+    dl_config_path dir;
+    return strcmp(config->state_dir, "none") != 0 && !dl_run_state_dir(dir, config) &&
+           dl_local_exists(dir, replica);
 }
 
 /* Returns this machine's folder for data that only it needs. */

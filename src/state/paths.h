@@ -10,6 +10,9 @@
 DL_MUST_CHECK diloco_status dl_run_state_dir(dl_config_path out, const dl_config *config);
 /* Does the same for a run without run.state_dir. */
 DL_MUST_CHECK diloco_status dl_run_state_dir_of(dl_config_path out, const char *store);
+/* Returns whether an earlier process of this replica has joined the run on this machine. So the run
+ * exists, and a store that fails to show it may recover. */
+bool dl_run_was_here(const dl_config *config, const char *replica);
 
 /* Returns whether contributions of that many bytes in total wait for the outer step on disk
  * (run.spool). With more sampled clients than this, they always do, so that the workers alone

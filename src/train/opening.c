@@ -92,14 +92,17 @@ diloco_status dl_opening_run(diloco_run **run, dl_setup *s, const char *name, bo
     return set_initial(s, exists);
 }
 
-diloco_status dl_opening_setup(dl_setup *s, bool *exists, const dl_config *config, size_t max_rows)
+diloco_status dl_opening_setup(dl_setup *s, bool *exists, bool *asked, const dl_config *config,
+                               size_t max_rows)
 {
     dl_config *merged = malloc(sizeof *merged);
+    *asked = false;
     if (!merged) return dl_fail(DILOCO_ENOMEM, "out of memory for the settings");
     *merged = *config;
     diloco_status status = config->store[0] ? dl_setup_take_run(merged, false) : DILOCO_OK;
     *exists = config->store[0] && !status;
     if (status == DILOCO_ENOENT) status = DILOCO_OK; /* this replica may be the first */
+    *asked = !status;
     if (!status) status = dl_check_config(merged);
     if (!status && !*exists) status = dl_run_extend(merged, "");
     if (!max_rows) max_rows = (size_t)merged->batch_size;

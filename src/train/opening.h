@@ -6,10 +6,10 @@
 #include <diloco/run.h>
 
 /* Resolves and checks the settings (those not given here are the run's), and opens data and model.
- * *exists: the run exists. max_rows 0: trainer.batch_size. After an error nothing needs to be
- * closed. */
-DL_MUST_CHECK diloco_status dl_opening_setup(dl_setup *out, bool *exists, const dl_config *config,
-                                             size_t max_rows);
+ * *exists: the run exists. *asked: the store has answered whether it does; otherwise an error is
+ * the store's. max_rows 0: trainer.batch_size. After an error nothing needs to be closed. */
+DL_MUST_CHECK diloco_status dl_opening_setup(dl_setup *out, bool *exists, bool *asked,
+                                             const dl_config *config, size_t max_rows);
 
 /* Opens a run with the model's tensors registered. Their values are the first state if this call
  * creates the run. Close it also after an error. */

@@ -262,8 +262,8 @@ static diloco_status create(const diloco_config *config, const diloco_train_hook
 {
     dl_setup s;
     diloco_run *run = NULL;
-    bool exists;
-    DL_TRY(dl_opening_setup(&s, &exists, config, 1));
+    bool exists, asked;
+    DL_TRY(dl_opening_setup(&s, &exists, &asked, config, 1));
     if (exists && config->init_from[0])
         dl_log(DILOCO_LOG_WARN,
                "trainer.init_from has no effect: the run in %s exists and resumes from its "

@@ -149,23 +149,24 @@ static bool is_stopped(const void *user)
     return r->hooks && r->hooks->stop && dl_stop_asked(r->hooks->stop);
 }
 
-/* Returns whether an earlier process of this replica has joined the run, so that the run exists. */
-static bool was_here(const dl_replica *r, const dl_config *config)
+/* Returns whether the store has failed in a way that may recover. `asked`: the run's settings were
+ * read, so EIO and EFULL are those of the data or the model. */
+static bool may_recover(diloco_status status, bool asked)
 {
-    dl_config_path dir;
-    return strcmp(config->state_dir, "none") != 0 && !dl_run_state_dir(dir, config) &&
-           dl_local_exists(dir, r->name);
+    return status == DILOCO_EUNREACHABLE ||
+           (!asked && (status == DILOCO_EIO || status == DILOCO_EFULL));
 }
 
 /* Reads the run's settings, and opens data and model. A process that is started again waits up to
- * run.store_timeout for a store that does not answer. The first process of a replica does not,
- * because its store may have been misspelled. */
+ * run.store_timeout for a store that fails. The first process of a replica does not, because its
+ * store may have been misspelled. */
 static diloco_status set_up(dl_replica *r, const dl_config *config)
 {
     dl_patience p = {0};
     for (;;) {
-        diloco_status status = dl_opening_setup(&r->setup, &r->exists, config, 0);
-        const bool failed = status == DILOCO_EUNREACHABLE && was_here(r, config);
+        bool asked;
+        diloco_status status = dl_opening_setup(&r->setup, &r->exists, &asked, config, 0);
+        const bool failed = may_recover(status, asked) && dl_run_was_here(config, r->name);
         if (!dl_patience_again(&p, failed, &status, config->store_timeout_s)) return status;
         if (p.first)
             dl_log(DILOCO_LOG_WARN, "%s waits for its store: %s", r->name, diloco_error_text());

@@ -439,6 +439,33 @@ TEST(a_run_killed_between_entries_resumes_bitwise_from_its_due_point)
     free(a), free(b);
 }
 
+/* Opening the folder of the store is an I/O error (ELOOP) until the replica waits for it. */
+static void unblock_once_it_waits(void *user, diloco_log_level level, const char *line)
+{
+    (void)level;
+    const char *store = user;
+    if (!strstr(line, "waits for its store")) return;
+    CHECK_INT(0, unlink(store));
+    CHECK_INT(0, rename(scratch_path("blocked-away"), store));
+}
+
+TEST(restarted_replica_waits_for_a_store_whose_settings_cannot_be_read)
+{
+    fixture_record first = {.stop_at = 6}, second = {0};
+    dl_config *config = fixture_config("diloco");
+    set(config, "run.state_dir", scratch_path("blocked.state"));
+    set(config, "run.store_timeout", "100000");
+    CHECK_STATUS(DILOCO_EINTERRUPTED, train(config, "r0", &first));
+    CHECK_INT(0, rename(config->store, scratch_path("blocked-away")));
+    CHECK_INT(0, symlink(config->store, config->store));
+    diloco_log_set(unblock_once_it_waits, config->store, DILOCO_LOG_WARN);
+    CHECK_OK(train(config, "r0", &second));
+    diloco_log_set(NULL, NULL, DILOCO_LOG_WARN);
+    CHECK_INT(2, fixture_count(&second, "step"));
+    fixture_record_free(&first), fixture_record_free(&second);
+    free(config);
+}
+
 TEST(data_parallel_resumes_bitwise)
 {
     check_resumes_bitwise("data_parallel", "1", "6", 3);
@@ -600,7 +627,8 @@ TEST(steps_without_a_finite_gradient_warn_and_after_a_hundred_in_a_row_fail)
     free(config);
 }
 
-TEST_MAIN(replicas_on_different_data_move_and_agree_after_every_entry,
+TEST_MAIN(restarted_replica_waits_for_a_store_whose_settings_cannot_be_read,
+          replicas_on_different_data_move_and_agree_after_every_entry,
           each_due_entry_is_evaluated_by_one_replica_and_the_last_always,
           the_record_has_the_fields_of_the_design, the_record_names_the_settings_that_were_given,
           swm33_a_round_sends_the_bytes_of_one_all_reduce_and_at_most_a_twentieth_more,
