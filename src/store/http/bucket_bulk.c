@@ -43,6 +43,7 @@ enum {
     AT_HASH = 112,
     SIZES = 1024,     /* remembered lengths of big objects */
     SWEEP_MAX = 1000, /* candidates looked at in one sweep */
+    READS_MAX = 4,    /* of an object that is replaced while it is read */
     NAME_MAX_BYTES = 3 + DL_KEY_MAX + 1 + 2 * DL_POINTER_ID + 1
 };
 
@@ -368,22 +369,25 @@ static diloco_status check_piece(void *context, const void *data, size_t len)
 
 /* The object that a pointer names does not exist. A writer creates the pointer after the object and
  * removes it before, so one that is still there is damaged, or any writer's junk. If it counted as
- * absent, no reader would have it and no writer could create its name. */
+ * absent, no reader would have it and no writer could create its name. If the key has another
+ * object by now, *replaced is set, and the caller reads again: an absent object may be final for a
+ * reader, such as the end of a log. */
 static diloco_status leads_nowhere(dl_bucket *b, const char *key, const dl_pointer *pointer,
-                                   dl_time until)
+                                   bool *replaced, dl_time until)
 {
     dl_bulk_look now;
     DL_TRY(dl_bulk_look_at(b, key, &now, until));
-    if (!now.is_pointer || memcmp(now.pointer.id, pointer->id, sizeof pointer->id) != 0)
-        return dl_fail(DILOCO_ENOENT, "%s is not in %s", key, b->label);
+    if (!now.there || now.half) return dl_fail(DILOCO_ENOENT, "%s is not in %s", key, b->label);
+    *replaced = !now.is_pointer || memcmp(now.pointer.id, pointer->id, sizeof pointer->id) != 0;
+    if (*replaced) return DILOCO_OK;
     return dl_fail(DILOCO_EPROTO, "%s in %s: its pointer names an object that does not exist", key,
                    b->label);
 }
 
 /* The digest is known only at the end, after the caller has the bytes. A mismatch is an error of
- * the whole read. */
+ * the whole read. If *replaced is set, the caller has none. */
 static diloco_status read_bulk(dl_bucket *b, const char *key, const dl_pointer *pointer,
-                               dl_sink sink, dl_time until)
+                               bool *replaced, dl_sink sink, dl_time until)
 {
     char name[NAME_MAX_BYTES];
     checker c = {.sink = sink, .pointer = pointer, .key = key};
@@ -391,7 +395,7 @@ static diloco_status read_bulk(dl_bucket *b, const char *key, const dl_pointer *
     name_of(name, key, pointer);
     dl_digest_begin(&c.digest);
     const diloco_status status = dl_bucket_read_plain(b, name, NULL, checked, until);
-    if (status == DILOCO_ENOENT) return leads_nowhere(b, key, pointer, until);
+    if (status == DILOCO_ENOENT) return leads_nowhere(b, key, pointer, replaced, until);
     DL_TRY(status);
     if (!dl_hash_equal(dl_digest_end(&c.digest), pointer->digest))
         return dl_fail(DILOCO_EPROTO, "%s in %s: its bulk does not have the digest of its pointer",
@@ -399,18 +403,31 @@ static diloco_status read_bulk(dl_bucket *b, const char *key, const dl_pointer *
     return DILOCO_OK;
 }
 
-diloco_status dl_bulk_read(dl_bucket *b, const char *key, dl_sink sink, dl_time until)
+static diloco_status read_once(dl_bucket *b, const char *key, bool *replaced, dl_sink sink,
+                               dl_time until)
 {
     sniffer s = {.sink = sink, .halves = b->halves};
     dl_sink sniffed = {&s, sniff_begin, sniff_piece};
     dl_pointer pointer;
+    *replaced = false;
     DL_TRY(dl_bucket_read_plain(b, key, NULL, sniffed, until));
     if (!s.holds) return DILOCO_OK;
-    if (dl_pointer_read(&pointer, s.held, s.n)) return read_bulk(b, key, &pointer, sink, until);
+    if (dl_pointer_read(&pointer, s.held, s.n))
+        return read_bulk(b, key, &pointer, replaced, sink, until);
     if (b->halves && may_become_pointer(s.held, s.n))
         return dl_fail(DILOCO_ENOENT, "%s is not in %s yet", key, b->label);
     DL_TRY(sink.begin(sink.context, s.n));
     return sink.piece(sink.context, s.held, s.n);
+}
+
+diloco_status dl_bulk_read(dl_bucket *b, const char *key, dl_sink sink, dl_time until)
+{
+    bool replaced = true;
+    for (int i = 0; i < READS_MAX && replaced; i++)
+        DL_TRY(read_once(b, key, &replaced, sink, until));
+    if (!replaced) return DILOCO_OK;
+    return dl_fail(DILOCO_EUNREACHABLE, "%s in %s is replaced again and again: try again", key,
+                   b->label);
 }
 
 /* ---- lengths in listings */
