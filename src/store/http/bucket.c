@@ -473,7 +473,7 @@ diloco_status dl_bucket_create(void *self, const char *key, const dl_span *spans
     dl_bucket *b = self;
     *taken = false;
     b->vouched = true;
-    return b->halves || dl_bulk_is(b, spans, n_spans)
+    return b->halves || dl_bulk_is(b, key, spans, n_spans)
                ? dl_bulk_publish(b, key, spans, n_spans, taken, until)
                : dl_bucket_put_small(b, key, spans, n_spans, taken, until);
 }
@@ -483,8 +483,8 @@ diloco_status dl_bucket_put(void *self, const char *key, const void *data, size_
 {
     dl_bucket *b = self;
     dl_span span = {data, len};
-    return dl_bulk_is(b, &span, 1) ? dl_bulk_publish(b, key, &span, 1, NULL, until)
-                                   : dl_bucket_put_small(b, key, &span, 1, NULL, until);
+    return dl_bulk_is(b, key, &span, 1) ? dl_bulk_publish(b, key, &span, 1, NULL, until)
+                                        : dl_bucket_put_small(b, key, &span, 1, NULL, until);
 }
 
 static diloco_status deleted(void *context, dl_bucket *b, dl_web_exchange *x)

@@ -10,7 +10,10 @@
  *  2. a pointer leads only to .b/<its own key>/, whichever writer made it; one that leads to
  *     nothing is damage, because it is created last and removed first;
  *  3. bytes that would be taken for a pointer are themselves stored by pointer;
- *  4. a listing shows the keys, with the true lengths, and never .b/ (no key begins with a dot).
+ *  4. a listing shows the keys, with the true lengths, and never .b/ (no key begins with a dot);
+ *  5. below log/ there are no pointers: entries are short, and a pointer's bytes there are junk.
+ *     Otherwise another writer could create the object after some replicas had read the entry as
+ *     unreadable, which is final for them (P7.9), and before the others read it.
  *
  * Where the store shows objects that are still being written (option halves), every created object
  * is published this way, however small. 128 bytes, or fewer that may become a pointer, count as
@@ -110,6 +113,12 @@ static void name_of(char name[NAME_MAX_BYTES], const char *key, const dl_pointer
         at += (size_t)sprintf(name + at, "%02x", pointer->id[i]);
 }
 
+/* Where the store shows halves, entries are published by pointers, too. */
+static bool has_pointers(const dl_bucket *b, const char *key)
+{
+    return b->halves || strncmp(key, "log/", 4) != 0;
+}
+
 /* ---- looking at what is at a key */
 
 /* The total length comes with the range, so an object that only begins like a pointer is
@@ -148,11 +157,12 @@ static bool is_long(const dl_bucket *b, size_t len)
     return len > 2 * b->part_bytes;
 }
 
-bool dl_bulk_is(const dl_bucket *b, const dl_span *spans, size_t n_spans)
+bool dl_bulk_is(const dl_bucket *b, const char *key, const dl_span *spans, size_t n_spans)
 {
     size_t total = dl_spans_len(spans, n_spans);
     unsigned char bytes[DL_POINTER_BYTES];
     dl_pointer pointer;
+    if (!has_pointers(b, key)) return false;
     if (total != DL_POINTER_BYTES) return is_long(b, total);
     for (size_t i = 0, at = 0; i < n_spans; at += spans[i++].len)
         if (spans[i].len) memcpy(bytes + at, spans[i].data, spans[i].len);
@@ -370,8 +380,8 @@ static diloco_status check_piece(void *context, const void *data, size_t len)
 /* The object that a pointer names does not exist. A writer creates the pointer after the object and
  * removes it before, so one that is still there is damaged, or any writer's junk. If it counted as
  * absent, no reader would have it and no writer could create its name. If the key has another
- * object by now, *replaced is set, and the caller reads again: an absent object may be final for a
- * reader, such as the end of a log. */
+ * object by now, the function sets *replaced, and the caller reads again. An absent object may be
+ * final for a reader: a replica whose contribution is gone rejoins. */
 static diloco_status leads_nowhere(dl_bucket *b, const char *key, const dl_pointer *pointer,
                                    bool *replaced, dl_time until)
 {
@@ -423,6 +433,7 @@ static diloco_status read_once(dl_bucket *b, const char *key, bool *replaced, dl
 diloco_status dl_bulk_read(dl_bucket *b, const char *key, dl_sink sink, dl_time until)
 {
     bool replaced = true;
+    if (!has_pointers(b, key)) return dl_bucket_read_plain(b, key, NULL, sink, until);
     for (int i = 0; i < READS_MAX && replaced; i++)
         DL_TRY(read_once(b, key, &replaced, sink, until));
     if (!replaced) return DILOCO_OK;
@@ -459,6 +470,7 @@ diloco_status dl_bulk_size(dl_bucket *b, const char *key, dl_hash tag, size_t *s
     if (!b->sizes && !(b->sizes = calloc(1, sizeof *b->sizes)))
         return dl_fail(DILOCO_ENOMEM, "%s: not enough memory to list", b->label);
     *there = true;
+    if (!has_pointers(b, key)) return DILOCO_OK;
     if (dl_hash_equal(b->sizes->known[place].of, of)) {
         *size = b->sizes->known[place].size;
         return DILOCO_OK;

@@ -22,8 +22,9 @@ bool dl_pointer_read(dl_pointer *out, const void *data, size_t len); /* false: i
 
 /* ---- big objects below the interface */
 
-/* Is it to be stored by pointer: long, or to be taken for a pointer? */
-bool dl_bulk_is(const dl_bucket *b, const dl_span *spans, size_t n_spans);
+/* Returns whether the object is to be stored by pointer: it is long, or would be taken for a
+ * pointer. An entry of the log never is. */
+bool dl_bulk_is(const dl_bucket *b, const char *key, const dl_span *spans, size_t n_spans);
 diloco_status dl_bulk_publish(dl_bucket *b, const char *key, const dl_span *spans, size_t n_spans,
                               bool *taken, dl_time until); /* taken NULL: replace */
 diloco_status dl_bulk_read(dl_bucket *b, const char *key, dl_sink sink, dl_time until);

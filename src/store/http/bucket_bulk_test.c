@@ -259,16 +259,16 @@ TEST(a_pointer_to_an_object_that_does_not_exist_is_damage_unless_it_is_gone_too)
     answer_pointer(pointer, 1);
     dl_store *store = open_script(responses, 7);
     dl_buf_init(&out, 100);
-    CHECK_STATUS(DILOCO_EPROTO, dl_store_get(store, &out, "log/1", DL_NEVER));
-    CHECK_CONTAINS("log/1 in s3://bucket/p", diloco_error_text());
-    CHECK_CONTAINS("GET /bucket/p/.b/log/1/01", server.requests[2]);
-    CHECK_STATUS(DILOCO_ENOENT, dl_store_get(store, &out, "log/1", DL_NEVER));
+    CHECK_STATUS(DILOCO_EPROTO, dl_store_get(store, &out, "c/1/r0", DL_NEVER));
+    CHECK_CONTAINS("c/1/r0 in s3://bucket/p", diloco_error_text());
+    CHECK_CONTAINS("GET /bucket/p/.b/c/1/r0/01", server.requests[2]);
+    CHECK_STATUS(DILOCO_ENOENT, dl_store_get(store, &out, "c/1/r0", DL_NEVER));
     CHECK_INT(7, server.n_requests);
     dl_store_close(store);
     dl_buf_deinit(&out);
 }
 
-/* Readers take an absent object for final, for example as the end of the log. */
+/* Readers may take an absent object for final. */
 TEST(an_object_that_is_replaced_while_it_is_read_is_not_absent)
 {
     static char pointer[512], another[512];
@@ -280,10 +280,10 @@ TEST(an_object_that_is_replaced_while_it_is_read_is_not_absent)
     answer_pointer(another, 2);
     dl_store *store = open_script(responses, 10);
     dl_buf_init(&out, 100);
-    CHECK_OK(dl_store_get(store, &out, "log/1", DL_NEVER));
+    CHECK_OK(dl_store_get(store, &out, "c/1/r0", DL_NEVER));
     CHECK_STR("hello", dl_buf_str(&out));
     dl_buf_clear(&out);
-    CHECK_OK(dl_store_get(store, &out, "log/1", DL_NEVER));
+    CHECK_OK(dl_store_get(store, &out, "c/1/r0", DL_NEVER));
     CHECK_STR("new", dl_buf_str(&out));
     dl_store_close(store);
     dl_buf_deinit(&out);
@@ -299,10 +299,40 @@ TEST(an_object_that_is_replaced_at_every_read_can_be_read_later)
     answer_pointer(another, 2);
     dl_store *store = open_script(responses, 13);
     dl_buf_init(&out, 100);
-    CHECK_STATUS(DILOCO_EUNREACHABLE, dl_store_get(store, &out, "log/1", DL_NEVER));
+    CHECK_STATUS(DILOCO_EUNREACHABLE, dl_store_get(store, &out, "c/1/r0", DL_NEVER));
     CHECK_INT(13, server.n_requests);
     dl_store_close(store);
     dl_buf_deinit(&out);
+}
+
+/* For a replica that has read an entry as unreadable, that is final. So a pointer there must not
+ * become readable once its object exists. Without the rule there are two more requests here. */
+TEST(p7_a_pointer_at_the_name_of_an_entry_is_junk_whether_or_not_its_object_exists)
+{
+    static char pointer[512];
+    const char *const responses[] = {OPENED, pointer};
+    unsigned char expected[DL_POINTER_BYTES];
+    dl_buf out;
+    answer_pointer(pointer, 1);
+    memcpy(expected, strstr(pointer, "\r\n\r\n") + 4, sizeof expected);
+    dl_store *store = open_script(responses, 2);
+    dl_buf_init(&out, 200);
+    CHECK_OK(dl_store_get(store, &out, "log/0000000001.json", DL_NEVER));
+    CHECK_INT(sizeof expected, out.len);
+    CHECK_BYTES(expected, out.data, sizeof expected);
+    CHECK_INT(2, server.n_requests);
+    dl_store_close(store);
+    dl_buf_deinit(&out);
+}
+
+/* An entry may have 4 MiB, and part_mib=1 makes all of more than 2 MiB big objects. */
+TEST(an_entry_of_any_length_is_stored_without_a_pointer)
+{
+    const dl_bucket b = {.part_bytes = 1 << 20}, halves = {.part_bytes = 1 << 20, .halves = true};
+    const dl_span span = {"", BIG}; /* only its length counts */
+    CHECK(dl_bulk_is(&b, "c/1/r0", &span, 1));
+    CHECK(!dl_bulk_is(&b, "log/0000000001.json", &span, 1));
+    CHECK(dl_bulk_is(&halves, "log/0000000001.json", &span, 1));
 }
 
 TEST(sto_12_a_long_object_is_uploaded_in_parts_within_the_limits_of_s3)
@@ -312,7 +342,7 @@ TEST(sto_12_a_long_object_is_uploaded_in_parts_within_the_limits_of_s3)
     for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
         const dl_span span = {NULL, lengths[i]};
         dl_bucket_cut cut = {0};
-        CHECK(dl_bulk_is(&b, &span, 1));
+        CHECK(dl_bulk_is(&b, "c/1/r0", &span, 1));
         dl_bucket_cut_up(&cut, &b, &span, 1, 10000);
         CHECK(cut.n_parts > 1 && cut.n_parts <= 10000);
         CHECK(cut.part_bytes >= 5 << 20 && cut.part_bytes <= (size_t)5 << 30);
@@ -438,6 +468,8 @@ int main(int argc, char **argv)
         ONE(a_pointer_to_an_object_that_does_not_exist_is_damage_unless_it_is_gone_too),
         ONE(an_object_that_is_replaced_while_it_is_read_is_not_absent),
         ONE(an_object_that_is_replaced_at_every_read_can_be_read_later),
+        ONE(p7_a_pointer_at_the_name_of_an_entry_is_junk_whether_or_not_its_object_exists),
+        cmocka_unit_test(an_entry_of_any_length_is_stored_without_a_pointer),
         cmocka_unit_test(sto_12_a_long_object_is_uploaded_in_parts_within_the_limits_of_s3),
         ONE(an_error_inside_a_200_completion_is_read),
         ONE(a_completion_whose_answer_was_lost_is_seen_by_its_object),
