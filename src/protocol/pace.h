@@ -22,7 +22,7 @@
 typedef struct dl_pace_capture {
     uint64_t entry, position;
     uint32_t fragment;
-    bool mute; /* nothing is uploaded: a joining replica without H steps on the fragment (P14) */
+    bool mute; /* nothing is uploaded: a joining replica without a whole interval of steps (P14) */
     /* its capture does not exist any more; only the uploaded object may */
     bool gone;
     bool commit, counted; /* once the entry is applied */

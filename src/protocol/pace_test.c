@@ -365,7 +365,7 @@ TEST(p13_restart_forgets_the_due_point_to_jump_to)
     end(&s);
 }
 
-TEST(p14_a_joiner_is_mute_until_it_has_H_minus_tau_steps_on_a_fragment)
+TEST(p14_a_joiner_is_mute_until_it_has_H_minus_tau_steps_unless_an_entry_waits_for_it)
 {
     scene s;
     begin(&s, overlapped, "adopt");
@@ -387,6 +387,8 @@ TEST(p14_a_joiner_is_mute_until_it_has_H_minus_tau_steps_on_a_fragment)
         apply(&s, e, true, false);
     dl_pace_jumped(&s.pace);
     train_to(&s, 250);
+    dl_pace awaited = s.pace; /* the same replica, if the entry waits for it by name */
+    CHECK(!dl_pace_captured(&awaited, 1, true)->mute);
     CHECK(dl_pace_captured(&s.pace, 1, false)->mute); /* 50 of 99 */
     train_to(&s, 251);
     apply(&s, 3, true, false);
@@ -624,7 +626,7 @@ TEST_MAIN(without_overlap_a_due_point_is_a_capture_and_then_an_adoption_that_wai
           p13_restart_forgets_the_due_point_to_jump_to,
           entry_that_counts_an_earlier_generation_causes_a_jump_with_keep_too,
           an_entry_that_is_read_again_changes_nothing,
-          p14_a_joiner_is_mute_until_it_has_H_minus_tau_steps_on_a_fragment,
+          p14_a_joiner_is_mute_until_it_has_H_minus_tau_steps_unless_an_entry_waits_for_it,
           p14_joining_replica_knows_its_first_whole_contribution, p14_awaited_replica_is_never_mute,
           p16_resume_has_the_earlier_generations_entries_in_flight,
           p16_resume_adopts_a_capture_after_the_save_where_it_was_adopted,

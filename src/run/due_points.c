@@ -48,7 +48,7 @@ static void begin_first_round(dl_stops *s, uint64_t entry, uint32_t fragment)
 }
 
 /* The fragment follows from the schedule, not from the caller. A mute capture takes nothing: the
- * replica has fewer than H steps on the fragment (P14.1). */
+ * replica has less than a whole interval of steps on the fragment (P14.1). */
 diloco_status dl_stop_capture(dl_stops *s, uint64_t entry)
 {
     if (!is_here(s, DL_STOP_CAPTURE, entry)) return DILOCO_OK;
