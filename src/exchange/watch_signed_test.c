@@ -1,5 +1,6 @@
 /* watch_signed_test.c - P11.2, P11.4: in a run with keys a replica is as alive as what its key has
  * signed, however many names others create. */
+#include "base/clock.h"
 #include "exchange/exec_parts.h"
 #include "exchange/generations.h"
 #include "log/signed_beat.h"
@@ -31,8 +32,11 @@ typedef struct kind {
     bool async;
     int listed;
 } kind;
-static const kind kinds[] = {
-    {"closed", false, 0}, {"open", false, 0}, {"closed", true, 0}, {"open", true, 0}};
+static const kind kinds[] = {{"closed", false, 0},
+                             {"open", false, 0},
+                             {"invited", false, 0},
+                             {"closed", true, 0},
+                             {"open", true, 0}};
 enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
 static void set(world *w, const char *name, const char *value)
@@ -64,6 +68,18 @@ static void take_roster(world *w)
         snprintf(roster->names[i], sizeof roster->names[i], "r%d", i);
 }
 
+/* An unused invitation by r0, the owner. */
+static void take_invitation(world *w)
+{
+    static int n;
+    char text[DL_INVITATION_TEXT], name[32];
+    const uint64_t expires = (uint64_t)dl_clock_wall() + 3600;
+    CHECK_OK(dl_invitation_make(text, w->file.id, expires, w->signers[0]));
+    snprintf(name, sizeof name, "invitation%d", n++);
+    CHECK_OK(dl_config_set(&w->file.config, "run.invitation",
+                           scratch_write(name, text, strlen(text)), "test"));
+}
+
 /* A run of r0, r1 and r2, of which each has claimed a generation. */
 static void make_world(world *w, const char *url, const kind *of)
 {
@@ -86,6 +102,7 @@ static void make_world(world *w, const char *url, const kind *of)
     CHECK_OK(dl_run_create_or_read(&w->file, &w->digest, w->store, &what));
     for (int i = 0; i < CREW; i++) {
         snprintf(name, sizeof name, "r%d", i);
+        if (i > 0 && !strcmp(of->roster, "invited")) take_invitation(w);
         CHECK_OK(dl_run_claim_generation(&w->generations[i], w->store, name, &w->file,
                                          &w->file.config, w->signers[i]));
     }
