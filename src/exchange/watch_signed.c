@@ -10,16 +10,22 @@ enum { OTHER_MAX = DL_EXEC_SEEN_OTHER };
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
-/* Rows are in the order of the listing that made them, so the row after the last one is likely. */
-static dl_beating_row *row_of(dl_collect_part *c, const char *replica)
+/* Rows are in the order of the listing that made them. So the row is likely the one that was found
+ * last, or the next one. Looks at `most` rows from there on. */
+static dl_beating_row *row_near(dl_collect_part *c, const char *replica, size_t most)
 {
-    for (size_t k = 0; k < c->n_beating; k++) {
+    for (size_t k = 0; k < c->n_beating && k < most; k++) {
         const size_t i = (c->beating_at + k) % c->n_beating;
         if (strcmp(c->beating[i].of.generation.replica, replica)) continue;
         c->beating_at = i;
         return &c->beating[i];
     }
     return NULL;
+}
+
+static dl_beating_row *row_of(dl_collect_part *c, const char *replica)
+{
+    return row_near(c, replica, SIZE_MAX);
 }
 
 /* Returns whether a replica that no entry waits for may have a row. A closed run's list may be
@@ -29,15 +35,18 @@ static bool may_be_other(const dl_exec *x, const dl_generation *generation)
     return x->mode->reads_speeds || dl_exec_is_named(x, generation);
 }
 
-/* Returns a new row, or NULL. The table has room for all rosters and OTHER_MAX others. */
-static dl_beating_row *new_row(dl_exec *x, const dl_generation *generation)
+/* Returns the replica's row, or a new one, or NULL if it may have none. Names of no replica are not
+ * searched in the table, which has room for all rosters and OTHER_MAX others. */
+static dl_beating_row *other_row(dl_exec *x, const dl_generation *generation)
 {
     dl_collect_part *c = &x->collect;
     const bool awaited = dl_exec_is_awaited(x, generation);
-    if (!awaited && (c->n_other == OTHER_MAX || !may_be_other(x, generation))) return NULL;
+    if (!awaited && !may_be_other(x, generation)) return NULL;
+    dl_beating_row *row = row_of(c, generation->replica);
+    if (row || (!awaited && c->n_other == OTHER_MAX)) return row;
     DL_ASSERT(c->n_beating < c->cap_seen);
     c->n_other += !awaited;
-    dl_beating_row *row = &c->beating[c->n_beating++];
+    row = &c->beating[c->n_beating++];
     *row = (dl_beating_row){.of.generation = *generation};
     return row;
 }
@@ -48,8 +57,8 @@ static diloco_status found_heartbeat(void *context, const char *key, size_t len)
     dl_generation generation;
     (void)len;
     if (!dl_key_parse_generation(&generation, key, "hb/")) return DILOCO_OK;
-    dl_beating_row *row = row_of(&x->collect, generation.replica);
-    if (!row) row = new_row(x, &generation);
+    dl_beating_row *row = row_near(&x->collect, generation.replica, 2);
+    if (!row) row = other_row(x, &generation);
     if (row) dl_beating_note_heartbeat(&row->of, &x->collect.drawing, generation.number);
     return DILOCO_OK;
 }
