@@ -7,6 +7,7 @@ listens on loopback, and writes its port to FOLDER/port. Containers are processe
 command, the variables and the secrets of the request, and PATH; the image is only recorded. FOLDER has
 
     requests.jsonl   each request: method, path, headers, body
+    answers.jsonl    of Kubernetes: each answer in JSON, with its method and path
     logs/<name>      output of a container
     started          the name of each container that was started
     fault            while this file exists, every request is answered by the number in it
@@ -241,8 +242,10 @@ class Kubernetes(Fake):
         assert wanted["involvedObject.kind"] == "Job" and wanted["type"] == "Warning"
         message = f'pods "{wanted["involvedObject.name"]}-0-x" is forbidden: exceeded quota: team, requested: pods=1'
         warnings = [("2026-01-01T00:00:01Z", "an earlier one"), ("2026-01-01T00:00:02Z", "Error creating: " + message)]
+        about = {"kind": "Job", "name": wanted["involvedObject.name"]}
         return {"apiVersion": "v1", "kind": "EventList", "metadata": {}, "items": [
-            {"type": "Warning", "reason": "FailedCreate", "lastTimestamp": at, "message": text} for at, text in warnings]}
+            {"type": "Warning", "reason": "FailedCreate", "lastTimestamp": at, "message": text, "involvedObject": about,
+             "metadata": {}} for at, text in warnings]}
 
     def start_pods(self, job):
         if self.quota() == "pods":
@@ -258,7 +261,9 @@ class Kubernetes(Fake):
     def answer_kueue(self, name):
         if self.queues() is None or name and name not in self.queues():
             self.refuse(404, "NotFound", "the server could not find the requested resource")
-        return {"kind": "LocalQueue"} if name else {"kind": "APIGroup", "preferredVersion": {"version": "v1beta1"}}
+        version = {"groupVersion": "kueue.x-k8s.io/v1beta1", "version": "v1beta1"}
+        return {"kind": "LocalQueue"} if name else \
+            {"kind": "APIGroup", "name": "kueue.x-k8s.io", "versions": [version], "preferredVersion": version}
 
     def answer(self, method, path, query, headers, body):
         for_test = self.ray.test(path, query)
@@ -289,7 +294,7 @@ class Kubernetes(Fake):
         if path == "/apis/scheduling.volcano.sh/v1beta1":
             if not self.folder.joinpath("volcano").exists():
                 self.refuse(404, "NotFound", "the server could not find the requested resource")
-            return {"kind": "APIResourceList"}
+            return {"kind": "APIResourceList", "groupVersion": "scheduling.volcano.sh/v1beta1", "resources": []}
         kueue = re.fullmatch(r"/apis/kueue.x-k8s.io(?:/v1beta1/namespaces/default/localqueues/([\w.-]+))?", path)
         if kueue:
             return self.answer_kueue(kueue[1])
@@ -556,15 +561,14 @@ def handler(fake):
         def log_message(self, *_):
             pass
 
-        def record(self, body):
-            with fake.lock, open(fake.folder / "requests.jsonl", "a", encoding="utf-8") as out:
-                line = {"method": self.command, "path": self.path, "headers": dict(self.headers), "body": body}
-                out.write(json.dumps(line) + "\n")
+        def record(self, name, members):
+            with fake.lock, open(fake.folder / f"{name}.jsonl", "a", encoding="utf-8") as out:
+                out.write(json.dumps({"method": self.command, "path": self.path, **members}) + "\n")
 
         def respond(self):
             raw = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             body = raw.decode() if self.path.endswith("/token") else json.loads(raw) if raw else None
-            self.record(body)
+            self.record("requests", {"headers": dict(self.headers), "body": body})
             url = urllib.parse.urlsplit(self.path)
             fault = fake.folder / "fault"
             try:
@@ -579,6 +583,8 @@ def handler(fake):
             except Refused as refused:
                 status, result = refused.status, refused.body
             if isinstance(result, (dict, list)):
+                if isinstance(fake, Kubernetes):
+                    self.record("answers", {"body": result})
                 self.send(status, json.dumps(result).encode(), "application/json")
             elif isinstance(result, tuple):
                 self.send(*result, "text/plain")

@@ -164,8 +164,10 @@ class RayJobs:
     def answer(self, method, path, query, body):
         """None: the path is not KubeRay's."""
         if path == "/apis/ray.io/v1":
+            kinds = ["RayCluster"] + ["RayJob"] * self.has_kind()
             return {"kind": "APIResourceList", "groupVersion": "ray.io/v1", "resources":
-                    [{"name": "rayclusters"}] + [{"name": "rayjobs"}] * self.has_kind()}
+                    [{"name": kind.lower() + "s", "singularName": kind.lower(), "namespaced": True, "kind": kind,
+                      "verbs": ["create", "delete", "get", "list"]} for kind in kinds]}
         proxy = re.fullmatch(r"/api/v1/namespaces/default/services/([\w.-]+)-head-svc:dashboard/proxy(/.*)", path)
         if proxy and method == "GET":
             return self.dashboard(proxy[1], proxy[2], query)

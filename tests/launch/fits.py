@@ -3,10 +3,11 @@
 
     fits.py KIND FOLDER
 
-reads FOLDER/requests.jsonl of fake_cloud.py. KIND is
+reads FOLDER/requests.jsonl of fake_cloud.py, and for k8s answers.jsonl. KIND is
 
     hf-jobs    the client of huggingface_hub makes the same calls of the same fake, with equal requests
-    k8s        the package kubernetes has each call, and its models have each member of each object
+    k8s        the package kubernetes has each call, and the schemas of Kubernetes accept each object and each answer
+               (fits_k8s.py)
     sagemaker  the service models of botocore accept each body
     azureml    the models of azure-ai-ml have each member of each job, and its source each request for output
     modal      the package modal has each call, with these arguments, each kind of error, and that of no token
@@ -19,8 +20,8 @@ import sys
 import urllib.parse
 
 
-def read(folder):
-    with open(folder / "requests.jsonl", encoding="utf-8") as lines:
+def read(folder, name="requests"):
+    with open(folder / f"{name}.jsonl", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]
 
 
@@ -68,66 +69,11 @@ def check_hf_jobs(folder):
 # ---- Kubernetes
 
 
-def model_of(name):
-    import kubernetes
-    return getattr(kubernetes.client.models, name, None)
-
-
-def members(value, kind, where):
-    """Raise when the value is not of this type of the package, such as "V1Job", "dict(str, str)" or "list[V1EnvVar]"."""
-    kind = kind.replace("Dict[", "dict(").replace("List[", "list[")
-    if kind.startswith("list["):
-        for i, item in enumerate(value):
-            members(item, kind[len("list["):-1], f"{where}[{i}]")
-    elif kind.startswith("dict("):
-        for key, item in value.items():
-            members(item, kind[kind.index(",") + 1:-1].strip(), f"{where}.{key}")
-    elif model_of(kind):
-        model = model_of(kind)
-        by_name = {member: model.openapi_types[name] for name, member in model.attribute_map.items()}
-        for key, item in value.items():
-            assert key in by_name, f"{where}: {kind} has no member {key}"
-            members(item, by_name[key], f"{where}.{key}")
-    else:
-        wanted = {"str": str, "int": int, "bool": bool, "float": (int, float), "object": object}
-        assert isinstance(value, wanted[kind]), f"{where}: {value!r} is no {kind}"
-
-
-def calls_of_kubernetes():
-    """The calls of the API server that the package knows: method and a pattern of the path."""
-    import kubernetes
-    calls = []
-    for source in (pathlib.Path(kubernetes.__file__).parent / "client/api").glob("*_api.py"):
-        found = re.findall(r"method='([A-Z]+)',\s+resource_path='([^']+)'", source.read_text("utf-8"))
-        calls += [(method, re.compile(re.sub(r"\{\w+\}", r"[^/]+", re.escape(path).replace(r"\{", "{").replace(r"\}", "}"))))
-                  for method, path in found]
-    assert len(calls) > 500
-    return calls
-
-
 def check_k8s(folder):
-    import kubernetes
-    n, calls = 0, calls_of_kubernetes()
-    requests = [r for r in read(folder) if not r["path"].startswith("/test/")]
-    for method, path in {(r["method"], r["path"].split("?")[0].removesuffix("/")) for r in requests}:
-        if path.startswith(("/apis/kueue.x-k8s.io", "/apis/scheduling.volcano.sh", "/apis/ray.io")):  # of extensions
-            continue
-        path = re.sub("/proxy/.*", "/proxy/path", path)
-        path = "/version/" if path == "/version" else path  # the package writes it so
-        assert any(method == m and p.fullmatch(path) for m, p in calls), f"there is no {method} {path}"
-    for request in without_repeats(r for r in requests if r["method"] in ("POST", "PUT") and r["body"]):
-        body = request["body"]
-        if body["kind"] == "PodGroup":  # Volcano's own object
-            continue
-        if body["kind"] == "RayJob":  # KubeRay's own object, whose pod is Kubernetes' own
-            head = body["spec"]["rayClusterSpec"]["headGroupSpec"]
-            members(head["template"], "V1PodTemplateSpec", "RayJob")
-            members(body["metadata"], "V1ObjectMeta", "RayJob")
-        else:
-            members(body, "V1" + body["kind"], body["kind"])
-        n += 1
-    assert n
-    return f"{n} objects and all paths fit kubernetes {kubernetes.__version__}"
+    import fits_k8s
+    requests, answers = ([line for line in read(folder, name) if not line["path"].startswith("/test/")]
+                         for name in ("requests", "answers"))
+    return fits_k8s.check(requests, answers)
 
 
 # ---- SageMaker

@@ -84,8 +84,12 @@ ended 130
 book() { grep -ho 'diloco-[0-9a-f]*-g[0-9]*/[0-9]*' hub/cut/launch/*.json | tail -1; }
 # A ResourceQuota refuses the Job, with the way out. One that the pods exceed has them wait, with the controller's words;
 # without the permission to read these, the message says where they are.
+# The request has a member for each option of the executor.
 echo jobs >api/quota
-expect_error 3 'exceeded quota: team; ask for a higher quota' diloco launch tiny.toml --store "$hub/full"
+expect_error 3 'exceeded quota: team; ask for a higher quota' diloco launch tiny.toml --store "$hub/full" \
+    --set launch.gpus=2 --set launch.gpu_type=NVIDIA-L4 --set launch.cpus=7 --set launch.memory=30.5 \
+    --set launch.disk=99.9 --set launch.machine=g2-standard-8 --set launch.role=replica --set launch.timeout=90.5 \
+    --set launch.grace=45 --set 'launch.env=WORD=$(PATH)'
 echo pods >api/quota
 echo 'list events' >api/denied
 launcher
@@ -144,7 +148,6 @@ rm long "$log"
 grep -q '"method": "DELETE", "path": "/api/v1/namespaces/default/secrets/diloco-' api/requests.jsonl ||
     fail "the Secret was left"
 no_secret_elsewhere stringData
-fits k8s
 
 store=$hub/other
 kept="launch.dir=$PWD/kept"
@@ -263,3 +266,5 @@ if python3 -m pip --version >/dev/null 2>&1; then
     grep -q 'DO NOT MATCH THE HASHES' out || fail "not refused by its digest: $(cat out)"
     grep -q "pip did not install $address#sha256=$sum, see the words above" out || fail "no cause of the end: $(cat out)"
 fi
+
+fits k8s

@@ -109,7 +109,6 @@ long_output "$(printf '%s\n' api/logs/diloco-"$run_id"-r1-* | tail -1)" diloco l
 post end-of-ttl
 expect_error 1 'this machine has kept no output of it in' diloco launch logs "$store" --rank 1
 no_secret_elsewhere stringData
-fits k8s
 
 # A launch whose records are gone adopts its RayJobs. A rank is added and taken away. A log is followed while replicas
 # run; a cancel deletes the RayJobs, and keeps the end of the output.
@@ -177,3 +176,5 @@ TOML
 expect_error 1 'the batch is not complete; r1: FAILED: exit code 5' diloco launch job batch.toml --store batch --replicas 2
 expect 0 diloco launch logs batch --rank 0
 grep -qx "it's \$(part) 0 of 2" out || fail "not the output of rank 0: $(cat out)"
+
+fits k8s
