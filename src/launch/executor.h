@@ -117,6 +117,9 @@ typedef struct dl_executor_caps {
     const char *log_api;  /* where output is */
     const char *restart;  /* restarts that the backend does by itself */
     const char *secrets;  /* its channel for secrets; NULL: it has none, and they are refused */
+    /* The unit that the backend bills for a replica, and the options that decide its price. The
+     * price itself is machine_hour of launch.prices. NULL: the user's own machines. */
+    const char *price;
     /* Seconds after which the backend stops a replica at the latest, whatever launch.timeout says;
      * 0: no such limit is known. */
     uint32_t max_runtime_s;

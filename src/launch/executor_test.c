@@ -286,7 +286,33 @@ TEST(begin_of_another_executor_does_not_change_the_ids_that_a_bound_book_keeps)
     dl_book_close(&book);
 }
 
-TEST_MAIN(hostile_ids_are_refused_for_every_executor_before_a_command_runs,
+/* An option that decides the price, and is missing there, would be a surprise on a bill. */
+TEST(price_names_every_resource_option_of_its_executor_and_no_other)
+{
+    static const char *const resources[] = {"machine", "cpus", "gpus",   "gpu_type",
+                                            "memory",  "disk", "region", "spot"};
+    for (size_t i = 0; dl_executor_at(i); i++) {
+        const dl_executor *row = dl_executor_at(i);
+        const char *at = row->caps.price ? row->caps.price : "";
+        unsigned named = 0, owned = 0;
+        char option[32];
+        for (size_t k = 0; k < sizeof resources / sizeof *resources; k++)
+            owned += dl_executor_uses(row, resources[k]);
+        while ((at = strstr(at, "launch."))) {
+            at += strlen("launch.");
+            snprintf(option, sizeof option, "%.*s", (int)strspn(at, "abcdefghijklmnopqrstuvwxyz_"),
+                     at);
+            if (!dl_executor_uses(row, option))
+                CHECK_FAIL("%s has no option launch.%s", row->name, option);
+            for (size_t k = 0; k < sizeof resources / sizeof *resources; k++)
+                named += strcmp(option, resources[k]) == 0;
+        }
+        if (named != owned) CHECK_FAIL("%s: %u of %u options", row->name, named, owned);
+    }
+}
+
+TEST_MAIN(price_names_every_resource_option_of_its_executor_and_no_other,
+          hostile_ids_are_refused_for_every_executor_before_a_command_runs,
           message_has_no_full_stop_since_it_becomes_part_of_a_sentence,
           ids_of_another_job_are_refused, ids_that_a_backend_gives_are_kept,
           ids_of_another_executor_are_dropped_when_a_book_is_bound,

@@ -570,6 +570,8 @@ const dl_executor dl_executor_slurm = {
              .rank_env = "argument, DILOCO_RANK, SLURM_ARRAY_TASK_ID",
              .log_api = "file",
              .secrets = "a file of launch.dir that only you can read",
+             .price = "the part of a node, if your site charges for it: launch.queue, launch.cpus, "
+                      "launch.gpus, launch.memory",
              .restart = "after a node failure or a preemption (--requeue)",
              .spot = true,
              .same_files = true,

@@ -13,6 +13,7 @@ cloud_rows() { sed -n '/define DL_CLOUD_EXECUTORS(X) \\/,/^#else/p' "$project/sr
 expect 0 diloco launch executors
 sed -n 's/^--on \([a-z0-9-]*\).*/\1/p' out >listed
 [ "$(grep -c '^  limit  ' out)" = "$(grep -c . listed)" ] || fail "an executor has no line about its time limit"
+sed -n 's/^  price  *//p' out | sed 's/^machine_hour of launch.prices, for //; s/^your own machines: .*/null/' >prices
 expect 0 diloco launch executors --json
 tr '{' '\n' <out | sed -n 's/^"name":"\([^"]*\)".*/\1/p' >in_json
 [ "$(cat listed)" = "$(cat in_json)" ] || fail "text and JSON list other executors: $(cat listed in_json)"
@@ -27,3 +28,11 @@ done
 max_runtime() { tr '{' '\n' <out | sed -n 's/^"name":"'"$1"'",.*"max_runtime_s":\([0-9]*\).*/\1/p'; }
 [ "$(max_runtime local)" = 0 ] || fail "a process of this machine has a time limit"
 cloudless || [ "$(max_runtime modal)" = 86400 ] || fail "not the limit of Modal"
+
+# What the backend bills is a text in JSON, and null for the user's own machines.
+tr '{' '\n' <out | sed -n 's/^"name":.*"price":\(null\|"[^"]*"\).*/\1/p' | tr -d '"' >prices_in_json
+[ "$(cat prices)" = "$(cat prices_in_json)" ] || fail "text and JSON have other prices: $(cat prices prices_in_json)"
+[ "$(grep -c . prices)" = "$(grep -c . listed)" ] || fail "an executor has no line about its price"
+price_of() { tr '{' '\n' <out | sed -n 's/^"name":"'"$1"'",.*"price":\(null\|"[^"]*"\).*/\1/p'; }
+[ "$(price_of local)" = null ] || fail "a process of this machine has a price"
+cloudless || price_of sagemaker | grep -q 'launch.machine, .*launch.region, launch.spot' || fail "not the price of sagemaker"

@@ -452,6 +452,7 @@ static void json_executor(dl_json *j, const dl_executor *e)
     dl_json_str(j, "logs", e->caps.log_api);
     dl_json_str(j, "secrets", e->caps.secrets);
     dl_json_str(j, "restart", e->caps.restart);
+    dl_json_str(j, "price", e->caps.price);
     dl_json_u64(j, "max_runtime_s", e->caps.max_runtime_s);
     dl_json_bool(j, "spot", e->caps.spot);
     dl_json_bool(j, "gang", e->caps.gang);
@@ -481,6 +482,15 @@ static void print_limit(const dl_executor *e)
         printf("  limit      no time limit of the backend is known\n");
 }
 
+/* The price itself is the user's own, in the table of launch.prices. */
+static void print_price(const dl_executor *e)
+{
+    if (e->caps.price)
+        printf("  price      machine_hour of launch.prices, for %s\n", e->caps.price);
+    else
+        printf("  price      your own machines: machine_hour of launch.prices, if they cost\n");
+}
+
 /* One block for each executor: its URL, its needs, and the answers to the usual questions about
  * a backend. */
 static diloco_status cmd_launch_executors(const dl_args *args)
@@ -498,7 +508,7 @@ static diloco_status cmd_launch_executors(const dl_args *args)
         printf("  secrets    %s\n", e->caps.secrets ? e->caps.secrets : "no channel: refused");
         printf("  restarts   by the backend: %s\n", e->caps.restart);
         print_limit(e);
-        printf("  price      of your table (launch.prices, machine_hour)\n");
+        print_price(e);
         printf("  preempts   %s; starts %s\n", e->caps.spot ? "may" : "no",
                e->caps.gang ? "all or none with launch.gang, else each replica by itself"
                             : "each replica by itself");

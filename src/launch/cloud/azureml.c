@@ -549,6 +549,7 @@ const dl_executor dl_executor_azureml = {
     .caps = {.net = "none",
              .rank_env = "argument, DILOCO_RANK",
              .log_api = "run history of the workspace",
+             .price = "a machine of the compute target: launch.machine",
              .restart = "of low-priority machines that were taken away",
              .spot = true,
              .in_image = true},

@@ -337,6 +337,7 @@ const dl_executor dl_executor_hf_jobs = {
              .log_api = "events of the API",
              .restart = "no",
              .secrets = "secrets of the job",
+             .price = "a flavor: launch.machine; hf jobs hardware lists the prices",
              .in_image = true},
     .poll_s = 10,
     .check = check,

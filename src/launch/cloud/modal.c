@@ -471,6 +471,8 @@ const dl_executor dl_executor_modal = {
              .log_api = "logs of the sandbox",
              .restart = "no",
              .secrets = "secrets of the sandbox",
+             .price = "cores, memory and GPUs: launch.cpus, launch.memory, launch.gpus, "
+                      "launch.gpu_type, launch.region",
              .max_runtime_s = DAY_S,
              .spot = true,
              .in_image = true},

@@ -190,6 +190,8 @@ const dl_executor dl_executor_runpod = {
              .log_api = "none: the replica ships it to the store",
              .restart = "of a container that ends, until its pod is deleted",
              .secrets = "secrets of the account",
+             .price = "a pod until it is deleted: launch.machine, launch.gpu_type, launch.gpus, "
+                      "launch.cpus, launch.memory, launch.disk, launch.region, launch.spot",
              .spot = true,
              .in_image = true,
              .must_be_stopped = true},

@@ -384,6 +384,8 @@ const dl_executor dl_executor_sagemaker = {
     .caps = {.net = "none",
              .rank_env = "argument, DILOCO_RANK",
              .log_api = "CloudWatch Logs",
+             .price = "an instance and its disk: launch.machine, launch.disk, launch.region, "
+                      "launch.spot",
              .restart = "of spot machines that were taken away",
              .spot = true,
              .in_image = true,

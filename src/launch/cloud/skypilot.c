@@ -465,6 +465,9 @@ const dl_executor dl_executor_skypilot = {
              .log_api = "sky jobs logs",
              .restart = "of jobs whose machine was taken away or lost",
              .secrets = "secrets of the task",
+             .price = "the machine that SkyPilot takes: launch.machine, launch.cpus, launch.gpus, "
+                      "launch.gpu_type, launch.memory, launch.disk, launch.region, launch.spot; "
+                      "its jobs controller costs as well",
              .spot = true,
              .in_image = true},
     .poll_s = 30,

@@ -339,6 +339,8 @@ const dl_executor dl_executor_vertex = {
     .caps = {.net = "none",
              .rank_env = "argument, DILOCO_RANK",
              .log_api = "Cloud Logging",
+             .price = "a machine, its GPUs and its disk: launch.machine, launch.gpus, "
+                      "launch.gpu_type, launch.disk, launch.region, launch.spot",
              .restart = "no",
              .spot = true,
              .in_image = true},

@@ -576,6 +576,8 @@ const dl_executor dl_executor_k8s = {
              .log_api = "log of the pod, or of Ray's dashboard; after a cancel launch.dir",
              .restart = "of a Job's pods that the cluster evicts, preempts or loses",
              .secrets = "a Secret of the run",
+             .price = "the part of a node that it requests: launch.machine, launch.gpus, "
+                      "launch.gpu_type, launch.cpus, launch.memory, launch.disk",
              .spot = true,
              .gang = true,
              .in_image = true,
