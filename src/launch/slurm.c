@@ -16,10 +16,10 @@
 #include "launch/slurm_calls.h"
 #include "launch/slurm_folder.h"
 #include "launch/slurm_script.h"
+#include "launch/slurm_state.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -50,103 +50,7 @@ static bool is_id(const dl_job *job)
     return dl_id_is_number(number) && len < sizeof number && strcmp(job->id + len, rank) == 0;
 }
 
-/* ---- states */
-
-/* Slurm's states (squeue(1), "JOB STATE CODES"). A job that is COMPLETING still has processes.
- * Whether a FAILED job was killed is decided by set_state. */
-static const struct {
-    const char *slurm;
-    dl_job_state state;
-} states[] = {
-    {"PENDING", DL_JOB_PENDING},      {"REQUEUED", DL_JOB_PENDING},
-    {"REQUEUE_FED", DL_JOB_PENDING},  {"REQUEUE_HOLD", DL_JOB_PENDING},
-    {"SPECIAL_EXIT", DL_JOB_PENDING}, {"RESV_DEL_HOLD", DL_JOB_PENDING},
-    {"CONFIGURING", DL_JOB_STARTING}, {"RUNNING", DL_JOB_RUNNING},
-    {"COMPLETING", DL_JOB_RUNNING},   {"SUSPENDED", DL_JOB_RUNNING},
-    {"STOPPED", DL_JOB_RUNNING},      {"SIGNALING", DL_JOB_RUNNING},
-    {"STAGE_OUT", DL_JOB_RUNNING},    {"RESIZING", DL_JOB_RUNNING},
-    {"COMPLETED", DL_JOB_SUCCEEDED},  {"FAILED", DL_JOB_FAILED},
-    {"TIMEOUT", DL_JOB_FAILED},       {"OUT_OF_MEMORY", DL_JOB_FAILED},
-    {"DEADLINE", DL_JOB_FAILED},      {"CANCELLED", DL_JOB_CANCELLED},
-    {"NODE_FAIL", DL_JOB_LOST},       {"PREEMPTED", DL_JOB_LOST},
-    {"BOOT_FAIL", DL_JOB_LOST},       {"REVOKED", DL_JOB_LOST},
-};
-
-/* The state of a job that ended by its own exit code: 0 to 255, from 129 on a signal. A shell
- * reports a signal so. */
-static void set_ended(dl_job *job, int code)
-{
-    if (code == diloco_exit_code(DILOCO_EINTERRUPTED))
-        dl_job_set(job, DL_JOB_LOST, code, "stopped by its machine, state saved");
-    else if (code > 128 && code <= 128 + SIGRTMAX)
-        dl_job_set(job, DL_JOB_LOST, -1, "killed by signal %d (%s)", code - 128,
-                   strsignal(code - 128));
-    else
-        dl_job_set(job, code ? DL_JOB_FAILED : DL_JOB_SUCCEEDED, code, "exit code %d", code);
-}
-
-/* A wait status as Slurm prints it, as an exit code; see wait(2). */
-static int code_of(const char *status)
-{
-    const long how = strtol(status, NULL, 10);
-    const int signal = (int)(how & 127);
-    return signal ? 128 + signal : (int)(how >> 8 & 255);
-}
-
-/* Is the exit code in the script's file that of the job? A replica that saves its state at the
- * limit of a partition ends by itself. At launch.timeout it has failed. */
-static bool ends_by_itself(const dl_launch_spec *spec, const char *state)
-{
-    return strcmp(state, "FAILED") == 0 || strcmp(state, "COMPLETED") == 0 ||
-           (strcmp(state, "TIMEOUT") == 0 && spec->config->launch_timeout_s == 0);
-}
-
-/* Look up a word of Slurm. Returns false if this version does not know it. */
-static bool read_state(dl_job_state *out, const char *word)
-{
-    for (size_t i = 0; i < sizeof states / sizeof *states; i++)
-        if (strcmp(states[i].slurm, word) == 0) {
-            *out = states[i].state;
-            return true;
-        }
-    return false;
-}
-
-/* Set the state of a job from its task. The exit code in the script's file is preferred to Slurm's,
- * as it distinguishes the replica's end from the script's. */
-static void set_state(const dl_launch_spec *spec, dl_job *job, const dl_slurm_task *q)
-{
-    const char *name = q->field[DL_SLURM_STATE], *reason = q->field[DL_SLURM_REASON];
-    const int written = dl_slurm_exit_of(spec, job, atoi(q->field[DL_SLURM_RESTARTS]));
-    dl_job_state state;
-    job->silent = false;
-    if (!read_state(&state, name)) {
-        /* It counts as running until launch.lost_after. */
-        dl_job_set_silent(job, "Slurm reports the unknown state %.60s", name);
-        return;
-    }
-    const int code = code_of(q->field[DL_SLURM_STATUS]);
-    if (written >= 0 && ends_by_itself(spec, name))
-        set_ended(job, written);
-    else if (strcmp(name, "FAILED") == 0 && !dl_slurm_has_folder(spec, job))
-        set_ended(job, code ? code : 1); /* 0: Slurm gave none */
-    else if (strcmp(name, "TIMEOUT") == 0 && ends_by_itself(spec, name) &&
-             !dl_slurm_has_folder(spec, job))
-        dl_job_set_silent(job, "TIMEOUT; this machine has no folder %.100s with its exit code",
-                          spec->dir);
-    else if (strcmp(name, "FAILED") == 0)
-        /* Its script was killed, or Slurm did not start it: it writes what the program ends with.
-         */
-        dl_job_set(job, DL_JOB_LOST, -1, "ended with %d before its script could report it", code);
-    else if (dl_job_is_over(state))
-        dl_job_set(job, state, -1, "%s", name);
-    else if (state == DL_JOB_RUNNING)
-        dl_job_set(job, DL_JOB_RUNNING, -1, "on %.100s%s%.10s", q->field[DL_SLURM_NODES],
-                   strcmp(q->field[DL_SLURM_RESTARTS], "0") ? ", requeued by Slurm: restart " : "",
-                   strcmp(q->field[DL_SLURM_RESTARTS], "0") ? q->field[DL_SLURM_RESTARTS] : "");
-    else
-        dl_slurm_set_waiting(job, state, reason);
-}
+/* ---- states of tasks that Slurm no longer has */
 
 /* Has the task, which Slurm does not have, never begun as far as this machine knows? Its folder may
  * come late, so the last known state counts as well. */
@@ -178,7 +82,7 @@ static void set_unknown(const dl_launch_spec *spec, dl_job *job, const dl_slurm_
     if (!by_itself && dl_slurm_was_stopped(spec, job))
         dl_job_set(job, DL_JOB_CANCELLED, -1, "stopped on request");
     else if (written >= 0)
-        set_ended(job, written);
+        dl_slurm_set_ended(job, written);
     else if (has_waited(spec, job) && has_array(arrays, job))
         dl_job_set(job, DL_JOB_CANCELLED, -1, "cancelled while it waited");
     else if (!dl_slurm_has_folder(spec, job))
@@ -203,9 +107,9 @@ static void set_polled(const dl_launch_spec *spec, dl_job *job, const dl_slurm_t
 {
     const int written = dl_slurm_exit_of(spec, job, -1);
     if (is_own(spec, job, task))
-        set_state(spec, job, task);
+        dl_slurm_set_state(spec, job, task);
     else if (written >= 0)
-        set_ended(job, written);
+        dl_slurm_set_ended(job, written);
     else
         dl_job_set_other(job, task->field[DL_SLURM_NAME]);
 }
@@ -249,7 +153,8 @@ static diloco_status set_forgotten(const dl_launch_spec *spec, dl_job *const *jo
     if (!status && find_arrays(&arrays, spec, jobs, n)) dl_slurm_tasks_free(&arrays);
     for (size_t i = 0; !status && i < n; i++) {
         const dl_slurm_task *task = task_of(&tasks, jobs[i]);
-        if (task && read_state(&state, task->field[DL_SLURM_STATE]) && dl_job_is_over(state))
+        if (task && dl_slurm_read_state(&state, task->field[DL_SLURM_STATE]) &&
+            dl_job_is_over(state))
             set_polled(spec, jobs[i], task);
         else
             set_unknown(spec, jobs[i], &arrays);
