@@ -161,19 +161,25 @@ static bool has_rank(const char *list, uint64_t rank)
 }
 
 /* The state as squeue names it. From v0.0.40 on it is an array: the state, then flags. squeue shows
- * one of these flags in the place of the state. */
+ * the first of these flags that is set in the place of the state (job_state_string of Slurm 24.11).
+ * It never shows the others, such as POWER_UP_NODE and LAUNCH_FAILED. */
 static void read_state(char out[128], dl_json_value record)
 {
-    static const char shown[] = "|REQUEUED|REQUEUE_HOLD|REQUEUE_FED|SPECIAL_EXIT|RESV_DEL_HOLD|"
-                                "CONFIGURING|COMPLETING|STOPPED|SIGNALING|STAGE_OUT|RESIZING|"
-                                "REVOKED|";
-    char word[64], bars[68];
+    static const char *const shown[] = {
+        "COMPLETING",   "STAGE_OUT",    "CONFIGURING", "RESIZING", "REQUEUED",      "REQUEUE_FED",
+        "REQUEUE_HOLD", "SPECIAL_EXIT", "STOPPED",     "REVOKED",  "RESV_DEL_HOLD", "SIGNALING"};
+    enum { N_SHOWN = sizeof shown / sizeof *shown };
+    char word[64];
+    size_t best = N_SHOWN;
     const dl_json_value state = dl_json_get(record, "job_state");
     dl_rest_text(out, 128, record, "job_state");
     for (dl_json_iter it = dl_json_each(state); dl_json_next(&it);) {
+        size_t k = 0;
         if (dl_json_as_str(word, sizeof word, it.value)) continue;
-        snprintf(bars, sizeof bars, "|%s|", word);
-        if (!it.index || strstr(shown, bars)) snprintf(out, 128, "%s", word);
+        while (k < best && strcmp(shown[k], word) != 0)
+            k++;
+        if (!it.index || k < best) snprintf(out, 128, "%s", word);
+        best = k;
     }
 }
 

@@ -139,6 +139,31 @@ TEST(states_of_v0_0_40_are_arrays_and_numbers_are_objects)
     CHECK_STR("PENDING", dl_job_state_name(jobs[4].state));
 }
 
+/* The order of flags in the answer is that of their bits. */
+TEST(flag_that_squeue_would_show_is_the_state)
+{
+    static const struct {
+        const char *flags, *state;
+    } rows[N_JOBS] = {
+        {"[\"RUNNING\",\"COMPLETING\",\"REQUEUE_FED\"]", "RUNNING"},
+        {"[\"CANCELLED\",\"COMPLETING\",\"REVOKED\",\"SIGNALING\"]", "RUNNING"},
+        {"[\"PENDING\",\"REQUEUED\",\"CONFIGURING\",\"POWER_UP_NODE\"]", "STARTING"},
+        {"[\"NODE_FAIL\",\"LAUNCH_FAILED\",\"REQUEUED\",\"REQUEUE_HOLD\"]", "PENDING"},
+        {"[\"NODE_FAIL\",\"LAUNCH_FAILED\",\"RECONFIG_FAIL\"]", "LOST"},
+    };
+    char text[1024] = "{\"jobs\":[", *end = text + strlen(text);
+    for (size_t i = 0; i < N_JOBS; i++)
+        end += snprintf(end, (size_t)(text + sizeof text - end),
+                        "%s{" NAMED "17,\"array_task_id\":%zu,\"job_state\":%s}", i ? "," : "", i,
+                        rows[i].flags);
+    strcpy(end, "]}");
+    has_version(false);
+    will_answer("200 OK", text);
+    poll_all();
+    for (size_t i = 0; i < N_JOBS; i++)
+        CHECK_STR(rows[i].state, dl_job_state_name(jobs[i].state));
+}
+
 TEST(replica_that_saved_its_state_at_the_limit_of_a_partition_is_lost_and_not_failed)
 {
     has_version(false);
@@ -481,6 +506,7 @@ TEST(job_is_described_in_the_form_of_the_later_versions)
 TEST_MAIN(refused_token_is_named_and_waited_out_only_once_another_was_accepted,
           states_of_v0_0_38_are_words_and_ranks_that_wait_share_a_record,
           states_of_v0_0_40_are_arrays_and_numbers_are_objects,
+          flag_that_squeue_would_show_is_the_state,
           replica_that_saved_its_state_at_the_limit_of_a_partition_is_lost_and_not_failed,
           machine_without_the_folder_does_not_guess_how_a_replica_ended,
           forgotten_job_has_the_state_of_its_exit_file_and_another_error_may_pass,
