@@ -9,6 +9,7 @@
  * says whether it waits, starts or runs. */
 #include "launch/cloud/k8s/k8s_job.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -375,22 +376,53 @@ static const char *condition(char out[128], dl_json_value object, const char *ty
     return out;
 }
 
-/* The index has failed. Its pod has the exit code, unless it was removed: then the replica is LOST,
- * as it may have been killed. After the deadline or for lack of memory it was killed as well, so
- * those reasons come before the exit code, which would mean LOST. */
+/* Write "<reason>: <message>" of an object, such as "Evicted: The node was low on resource:
+ * memory";
+ * "" without a reason. */
+static const char *read_words(char out[224], dl_json_value object)
+{
+    char reason[64], message[256];
+    dl_rest_text(reason, sizeof reason, object, "reason");
+    dl_rest_message(message, sizeof message, object, "message");
+    snprintf(out, 224, "%s%s%.150s", reason, *reason && *message ? ": " : "",
+             *reason ? message : "");
+    return out;
+}
+
+/* The container of the pod has ended. StartError is that of containerd, and ContainerCannotRun that
+ * of Docker: the image lacks the program, for example. The message of another end is the replica's
+ * own. */
+static void set_container(dl_job *job, dl_json_value end, int code)
+{
+    char reason[64], words[224];
+    dl_rest_text(reason, sizeof reason, end, "reason");
+    if (!strcmp(reason, "OOMKilled"))
+        dl_job_set(job, DL_JOB_FAILED, -1, "OOMKilled: it used more than launch.memory");
+    else if (!strcmp(reason, "StartError") || !strcmp(reason, "ContainerCannotRun"))
+        dl_job_set(job, DL_JOB_FAILED, code, "%s", read_words(words, end));
+    else
+        dl_cloud_set_ended(job, code);
+}
+
+/* The index has failed. Its pod has the exit code, unless it was removed or never started: then the
+ * replica is LOST, as it may have been killed. After the deadline or for lack of memory it was
+ * killed as well, so those reasons come before the exit code, which would mean LOST. A pod that the
+ * kubelet has killed or refused has words about that. */
 static void set_failed(dl_job *job, dl_json_value kube_job, dl_json_value pod)
 {
-    char why[128], reason[64];
+    char why[128], words[224];
     uint64_t code;
     const dl_json_value end = dl_json_get(container_state(pod), "terminated");
-    dl_rest_text(reason, sizeof reason, end, "reason");
+    const bool has_code =
+        end.type == DL_JSON_OBJECT && !dl_json_read_u64(&code, end, "exitCode", 255);
     condition(why, kube_job, "Failed");
+    read_words(words, dl_json_get(pod, "status"));
     if (strcmp(why, "DeadlineExceeded") == 0)
         dl_job_set(job, DL_JOB_FAILED, -1, "launch.timeout is over");
-    else if (strcmp(reason, "OOMKilled") == 0)
-        dl_job_set(job, DL_JOB_FAILED, -1, "OOMKilled: it used more than launch.memory");
-    else if (end.type == DL_JSON_OBJECT && !dl_json_read_u64(&code, end, "exitCode", 255))
-        dl_cloud_set_ended(job, (int)code);
+    else if (*words && (!has_code || code == 128 + SIGKILL))
+        dl_job_set(job, DL_JOB_LOST, -1, "%s", words);
+    else if (has_code)
+        set_container(job, end, (int)code);
     else
         dl_job_set(job, DL_JOB_LOST, -1, "its pod is gone%s%.100s", *why ? ": " : "", why);
 }
@@ -424,10 +456,14 @@ static void set_by_pod(dl_job *job, dl_json_value kube_job, dl_json_value pod)
                    *condition(why, kube_job, "Suspended") ? "suspended: waits for its queue" : "");
     else if (!strcmp(phase, "Pending"))
         dl_k8s_set_waiting(job, pod);
+    else if (!strcmp(phase, "Running") && *condition(why, pod, "DisruptionTarget"))
+        dl_job_set(job, DL_JOB_RUNNING, -1, "on %s; the cluster takes its pod away: %s", node, why);
     else if (!strcmp(phase, "Running"))
         dl_job_set(job, DL_JOB_RUNNING, -1, "on %s", node);
     else if (!strcmp(phase, "Succeeded") || !strcmp(phase, "Failed"))
         dl_job_set(job, DL_JOB_RUNNING, -1, "its pod has ended, the Job does not say so yet");
+    else if (!strcmp(phase, "Unknown"))
+        dl_job_set_silent(job, "the node %s does not answer the cluster", node);
     else {
         dl_job_set_silent(job, "its pod is in phase %.60s%s", phase,
                           *phase ? ", which is not known here" : "without a name");
