@@ -29,7 +29,7 @@ max_runtime() { tr '{' '\n' <out | sed -n 's/^"name":"'"$1"'",.*"max_runtime_s":
 [ "$(max_runtime local)" = 0 ] || fail "a process of this machine has a time limit"
 cloudless || [ "$(max_runtime modal)" = 86400 ] || fail "not the limit of Modal"
 
-# What the backend bills is a text in JSON, and null for the user's own machines.
+# The unit that the backend bills is a text in JSON, and null for the user's own machines.
 tr '{' '\n' <out | sed -n 's/^"name":.*"price":\(null\|"[^"]*"\).*/\1/p' | tr -d '"' >prices_in_json
 [ "$(cat prices)" = "$(cat prices_in_json)" ] || fail "text and JSON have other prices: $(cat prices prices_in_json)"
 [ "$(grep -c . prices)" = "$(grep -c . listed)" ] || fail "an executor has no line about its price"

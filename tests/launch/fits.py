@@ -25,6 +25,18 @@ def read(folder, name="requests"):
         return [json.loads(line) for line in lines]
 
 
+def known_states(source):
+    """The states in the tables of an executor's source: rows such as {"RUNNING", DL_JOB_RUNNING}."""
+    text = (pathlib.Path(__file__).parents[2] / "src/launch/cloud" / source).read_text("utf-8")
+    return set(re.findall(r'\{"(\w+)", DL_JOB_', text))
+
+
+def compare_states(source, theirs, ours_alone=(), unknown=()):
+    """Raise unless the executor knows exactly these states: all of `theirs` but those of `unknown`, and `ours_alone`."""
+    wanted = set(theirs) - set(unknown) | set(ours_alone)
+    assert known_states(source) == wanted, f"{source}: {known_states(source) ^ wanted}"
+
+
 def without_repeats(requests):
     return list({json.dumps(r["body"], sort_keys=True): r for r in requests}.values())
 
@@ -63,6 +75,7 @@ def check_hf_jobs(folder):
             assert line[3] == body, f"{line[3]} is not {body}"
         elif not line[1].endswith("/logs"):  # diloco launch logs has read those of one job
             assert line[:3] in known, f"{line} was not sent"
+    compare_states("hf_jobs.c", [stage.value for stage in huggingface_hub.JobStage], ours_alone=["UPDATING"])
     return f"{len(theirs)} requests equal to those of huggingface_hub {huggingface_hub.__version__}"
 
 
@@ -100,6 +113,11 @@ def check_sagemaker(folder):
         assert headers["content-type"] == "application/x-amz-json-" + models[prefix].metadata["jsonVersion"]
         n += 1
     assert n
+    shapes = models["SageMaker"].shape_for
+    # These secondary states are those of jobs that are no longer InProgress.
+    ends = {"Stopping", "Stopped", "Completed", "Failed", "MaxRuntimeExceeded", "MaxWaitTimeExceeded"}
+    compare_states("sagemaker.c", shapes("TrainingJobStatus").enum + [
+        state for state in shapes("SecondaryStatus").enum if state not in ends])
     return f"{n} requests fit the service models of botocore {botocore.__version__}"
 
 
@@ -174,6 +192,7 @@ def check_azureml(folder):
         assert not {"command", "environmentId"} - set(body["properties"])
         n += 1
     assert n
+    compare_states("azureml.c", [status.value for status in models.JobStatus], unknown=["Unknown"])
     return f"{n} jobs and {outputs} requests for output fit azure-ai-ml (arm_ml_service {version})"
 
 
@@ -213,9 +232,7 @@ def check_skypilot(folder):
     members = {node.target.id for node in classes["ManagedJobRecord"].body if isinstance(node, ast.AnnAssign)}
     assert {"job_id", "job_name", "status", "failure_reason"} <= members
     states = {node.value.value for node in classes["ManagedJobStatus"].body if isinstance(node, ast.Assign)}
-    ours = (pathlib.Path(__file__).parents[2] / "src/launch/cloud/skypilot.c").read_text("utf-8")
-    known = set(re.findall(r'\{"([A-Z_]+)", DL_JOB_', ours))
-    assert states == known, states ^ known
+    compare_states("skypilot.c", states)
     return f"{len(calls)} calls fit the source of SkyPilot {importlib.metadata.version('skypilot')}"
 
 
@@ -295,6 +312,8 @@ def check_vertex(folder):
             assert name in method["parameters"], f"{method['id']} has no parameter {name}"
         seen.add(method["id"])
         n += 1
+    states = documents[0]["schemas"]["GoogleCloudAiplatformV1CustomJob"]["properties"]["state"]["enum"]
+    compare_states("vertex.c", states, unknown=["JOB_STATE_UNSPECIFIED"])
     return f"{n} requests fit the discovery documents of Google: {', '.join(sorted(seen))}"
 
 

@@ -187,10 +187,14 @@ static diloco_status stop(dl_rest_call *call, const dl_rest *rest, const dl_job 
 /* ---- states */
 
 /* TrainingJobStatus of DescribeTrainingJob. A job that is stopping is still paid for: it counts as
- * running until it has stopped. */
-static const dl_cloud_state states[] = {
-    {"InProgress", DL_JOB_RUNNING}, {"Stopping", DL_JOB_RUNNING},  {"Completed", DL_JOB_SUCCEEDED},
-    {"Failed", DL_JOB_FAILED},      {"Stopped", DL_JOB_CANCELLED}, {NULL, DL_JOB_LOST}};
+ * running until it has stopped. Only a person deletes a job, after its end. */
+static const dl_cloud_state states[] = {{"InProgress", DL_JOB_RUNNING},
+                                        {"Stopping", DL_JOB_RUNNING},
+                                        {"Completed", DL_JOB_SUCCEEDED},
+                                        {"Failed", DL_JOB_FAILED},
+                                        {"Stopped", DL_JOB_CANCELLED},
+                                        {"Deleting", DL_JOB_CANCELLED},
+                                        {NULL, DL_JOB_LOST}};
 /* SecondaryStatus of DescribeTrainingJob, of a job InProgress. A spot machine that was taken away
  * is replaced by SageMaker, so its replica is PENDING. */
 static const dl_cloud_state secondary[] = {{"Starting", DL_JOB_PENDING},

@@ -340,7 +340,8 @@ static void see(dl_job *job, dl_json_value queue)
     dl_rest_message(why, sizeof why, task, "failure_reason");
     job->silent = false;
     if (strcmp(status, "FAILED_NO_RESOURCE") == 0)
-        dl_job_set(job, DL_JOB_FAILED, -1, "%s: %.150s" DL_CLOUD_QUOTA, status, why);
+        dl_job_set(job, DL_JOB_FAILED, -1, "%s: %.150s" DL_CLOUD_QUOTA, status,
+                   *why ? why : "no cloud has such a machine now");
     else
         dl_cloud_set(job, states, status, why);
 }

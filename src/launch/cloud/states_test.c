@@ -1,9 +1,10 @@
-/* states_test.c - the state of a replica for each state that a provider documents. The answers are
- * scripted, and each is one poll. */
+/* states_test.c - the state of a replica for each state that a provider documents, and for one that
+ * it does not. The answers are scripted, and each is one poll. */
 #include "launch/executor_rows.h"
 
 #include "check.h"
 #include "http_script.h"
+#include "job_outcome.h"
 #include "scratch.h"
 
 #include <stdlib.h>
@@ -15,10 +16,9 @@ static const char run[] = "1f0c2ab9000000000000000000000000";
 static const char *const none[] = {NULL};
 static dl_config config;
 
-/* A state in the provider's words, and ours for it. */
+/* A state in the provider's words, and the outcome of a poll (job_outcome.h). */
 typedef struct row {
-    const char *theirs;
-    dl_job_state ours;
+    const char *theirs, *outcome;
 } row;
 
 /* An executor, and its answer to a poll: `before`, the state, `after`. With `has_token` the first
@@ -58,20 +58,16 @@ static void set_credentials(const char *url)
         CHECK_INT(0, setenv(variables[i][0], variables[i][1], 1));
 }
 
-/* Poll a replica, and compare its state. */
+/* Poll a replica, and compare the outcome. */
 static void check_poll(const dl_executor *executor, const char *id, const row *r)
 {
-    char expected[256], got[256];
     dl_job job;
     const dl_launch_spec spec = {
         .run = run, .config = &config, .on = "", .dir = "", .env = none, .secrets = none};
     dl_job_init(&job, run, 3, 1);
     snprintf(job.id, sizeof job.id, "%s", id);
     CHECK_OK(executor->poll(&spec, &job, 1));
-    snprintf(expected, sizeof expected, "%s is %s", r->theirs, dl_job_state_name(r->ours));
-    snprintf(got, sizeof got, "%s is %s", r->theirs, dl_job_state_name(job.state));
-    CHECK_STR(expected, got);
-    CHECK(!job.silent);
+    check_outcome(r->theirs, r->outcome, &job);
 }
 
 static void check_states(const backend *b, const row *rows, size_t n)
@@ -112,10 +108,19 @@ TEST(each_stage_of_hugging_face_has_its_state)
                                "\"}}",
                                false,
                                0};
-    static const row rows[] = {{"SCHEDULING", DL_JOB_PENDING}, {"RUNNING", DL_JOB_RUNNING},
-                               {"UPDATING", DL_JOB_RUNNING},   {"COMPLETED", DL_JOB_SUCCEEDED},
-                               {"ERROR", DL_JOB_FAILED},       {"CANCELED", DL_JOB_CANCELLED},
-                               {"DELETED", DL_JOB_CANCELLED}};
+    static const row rows[] = {
+        {"SCHEDULING", "PENDING: SCHEDULING"},
+        {"RUNNING", "RUNNING: RUNNING"},
+        {"UPDATING", "RUNNING: UPDATING"},
+        {"COMPLETED", "SUCCEEDED: COMPLETED"},
+        {"ERROR", "FAILED: ERROR"},
+        {"CANCELED", "CANCELLED: CANCELED"},
+        {"DELETED", "CANCELLED: DELETED"},
+        {"DREAMING", "silent: the backend reports the unknown state DREAMING"},
+        {"", "silent: the backend reports the unknown state nothing"},
+        {"ERROR\",\"message\":\"Job failed with exit code: 137",
+         "LOST, again: killed by signal 9 (Killed)"},
+    };
     CHECK_STATES(&hf, rows);
 }
 
@@ -126,18 +131,33 @@ TEST(each_status_of_sagemaker_has_its_state)
 {
     static const backend sagemaker = {
         &dl_executor_sagemaker, NAME, "alice", "{\"TrainingJobStatus\":\"", "\"}", false, 0};
-    static const row rows[] = {{STEP("InProgress", "Starting"), DL_JOB_PENDING},
-                               {STEP("InProgress", "Pending"), DL_JOB_PENDING},
-                               {STEP("InProgress", "Interrupted"), DL_JOB_PENDING},
-                               {STEP("InProgress", "Downloading"), DL_JOB_STARTING},
-                               {STEP("InProgress", "Training"), DL_JOB_RUNNING},
-                               {STEP("InProgress", "Uploading"), DL_JOB_RUNNING},
-                               {STEP("Completed", "Completed"), DL_JOB_SUCCEEDED},
-                               {STEP("Failed", "Failed"), DL_JOB_FAILED},
-                               {STEP("Stopping", "Stopping"), DL_JOB_RUNNING},
-                               {STEP("Stopped", "Stopped"), DL_JOB_CANCELLED},
-                               {STEP("Stopped", "MaxRuntimeExceeded"), DL_JOB_FAILED},
-                               {STEP("Stopped", "MaxWaitTimeExceeded"), DL_JOB_FAILED}};
+    static const row rows[] = {
+        {STEP("InProgress", "Starting"), "PENDING: Starting"},
+        {STEP("InProgress", "Pending"), "PENDING: Pending"},
+        {STEP("InProgress", "LaunchingMLInstances"), "PENDING: LaunchingMLInstances"},
+        {STEP("InProgress", "PreparingTrainingStack"), "PENDING: PreparingTrainingStack"},
+        {STEP("InProgress", "Interrupted"), "PENDING: Interrupted"},
+        {STEP("InProgress", "Restarting"), "PENDING: Restarting"},
+        {STEP("InProgress", "Downloading"), "STARTING: Downloading"},
+        {STEP("InProgress", "DownloadingTrainingImage"), "STARTING: DownloadingTrainingImage"},
+        {STEP("InProgress", "Training"), "RUNNING: Training"},
+        {STEP("InProgress", "Updating"), "RUNNING: Updating"},
+        {STEP("InProgress", "Uploading"), "RUNNING: Uploading"},
+        {STEP("InProgress", "Dreaming"), "silent: the backend reports the unknown state Dreaming"},
+        {STEP("Completed", "Completed"), "SUCCEEDED: Completed"},
+        {STEP("Failed", "Failed"), "FAILED: Failed"},
+        {STEP("Stopping", "Stopping"), "RUNNING: Stopping"},
+        {STEP("Stopped", "Stopped"), "CANCELLED: Stopped"},
+        {STEP("Stopped", "MaxRuntimeExceeded"),
+         "FAILED: MaxRuntimeExceeded: launch.timeout is over"},
+        {STEP("Stopped", "MaxWaitTimeExceeded"),
+         "FAILED: MaxWaitTimeExceeded: launch.timeout is over"},
+        {STEP("Deleting", "Stopped"), "CANCELLED: Deleting"},
+        {STEP("Dreaming", "Training"), "silent: the backend reports the unknown state Dreaming"},
+        {STEP("Failed",
+              "Failed\",\"FailureReason\":\"AlgorithmError: ExecuteUserScriptError, exit code: 4"),
+         "FAILED, again: exit code 4"},
+    };
     CHECK_STATES(&sagemaker, rows);
 }
 
@@ -150,11 +170,24 @@ TEST(each_state_of_vertex_ai_has_its_state)
                                    "\"}",
                                    true,
                                    0};
-    static const row rows[] = {{"QUEUED", DL_JOB_PENDING},      {"PENDING", DL_JOB_STARTING},
-                               {"RUNNING", DL_JOB_RUNNING},     {"PAUSED", DL_JOB_RUNNING},
-                               {"UPDATING", DL_JOB_RUNNING},    {"CANCELLING", DL_JOB_RUNNING},
-                               {"SUCCEEDED", DL_JOB_SUCCEEDED}, {"FAILED", DL_JOB_FAILED},
-                               {"EXPIRED", DL_JOB_FAILED},      {"CANCELLED", DL_JOB_CANCELLED}};
+    static const row rows[] = {
+        {"QUEUED", "PENDING: JOB_STATE_QUEUED"},
+        {"PENDING", "STARTING: JOB_STATE_PENDING"},
+        {"RUNNING", "RUNNING: JOB_STATE_RUNNING"},
+        {"PAUSED", "RUNNING: JOB_STATE_PAUSED"},
+        {"UPDATING", "RUNNING: JOB_STATE_UPDATING"},
+        {"CANCELLING", "RUNNING: JOB_STATE_CANCELLING"},
+        {"SUCCEEDED", "SUCCEEDED: JOB_STATE_SUCCEEDED"},
+        {"PARTIALLY_SUCCEEDED", "FAILED: JOB_STATE_PARTIALLY_SUCCEEDED"},
+        {"FAILED", "FAILED: JOB_STATE_FAILED"},
+        {"EXPIRED", "FAILED: JOB_STATE_EXPIRED"},
+        {"CANCELLED", "CANCELLED: JOB_STATE_CANCELLED"},
+        {"UNSPECIFIED", "silent: the backend reports the unknown state JOB_STATE_UNSPECIFIED"},
+        {"DREAMING", "silent: the backend reports the unknown state JOB_STATE_DREAMING"},
+        {"FAILED\",\"error\":{\"message\":\"The replica workerpool0-0 exited with a non-zero "
+         "status of 130.\"},\"x\":\"",
+         "LOST, again: stopped by its machine, state saved"},
+    };
     CHECK_STATES(&vertex, rows);
 }
 
@@ -163,13 +196,23 @@ TEST(each_status_of_azure_ml_has_its_state)
 {
     static const backend azureml = {
         &dl_executor_azureml, NAME, "a/b/c", "{\"properties\":{\"status\":\"", "\"}}", true, 1};
-    static const row rows[] = {{"NotStarted", DL_JOB_PENDING}, {"Queued", DL_JOB_PENDING},
-                               {"Preparing", DL_JOB_STARTING}, {"Provisioning", DL_JOB_STARTING},
-                               {"Starting", DL_JOB_STARTING},  {"Running", DL_JOB_RUNNING},
-                               {"Finalizing", DL_JOB_RUNNING}, {"CancelRequested", DL_JOB_RUNNING},
-                               {"Paused", DL_JOB_RUNNING},     {"Completed", DL_JOB_SUCCEEDED},
-                               {"Canceled", DL_JOB_CANCELLED}, {"NotResponding", DL_JOB_LOST},
-                               {"Failed", DL_JOB_LOST}};
+    static const row rows[] = {
+        {"NotStarted", "PENDING: NotStarted"},
+        {"Queued", "PENDING: Queued"},
+        {"Preparing", "STARTING: Preparing"},
+        {"Provisioning", "STARTING: Provisioning"},
+        {"Starting", "STARTING: Starting"},
+        {"Running", "RUNNING: Running"},
+        {"Finalizing", "RUNNING: Finalizing"},
+        {"CancelRequested", "RUNNING: CancelRequested"},
+        {"Paused", "RUNNING: Paused"},
+        {"Completed", "SUCCEEDED: Completed"},
+        {"Canceled", "CANCELLED: Canceled"},
+        {"NotResponding", "LOST, again: NotResponding"},
+        {"Unknown", "silent: the backend reports the unknown state Unknown"},
+        {"Dreaming", "silent: the backend reports the unknown state Dreaming"},
+        {"Failed", "LOST, again: Failed: Azure ML reports no exit code"},
+    };
     CHECK_STATES(&azureml, rows);
 }
 
@@ -183,24 +226,35 @@ TEST(each_status_of_runpod_has_its_state)
                                    false,
                                    0};
     static const row rows[] = {
-        {"RUNNING", DL_JOB_RUNNING}, {"EXITED", DL_JOB_LOST}, {"TERMINATED", DL_JOB_CANCELLED}};
+        {"RUNNING", "RUNNING: RUNNING"},
+        {"EXITED", "LOST, again: EXITED"},
+        {"TERMINATED", "CANCELLED: TERMINATED"},
+        {"DREAMING", "silent: the backend reports the unknown state DREAMING"},
+    };
     CHECK_STATES(&runpod, rows);
 }
 
 /* A failure of the program is LOST, since SkyPilot has no exit code. */
 TEST(each_status_of_skypilot_has_its_state)
 {
-    static const row rows[] = {{"PENDING", DL_JOB_PENDING},
-                               {"SUBMITTED", DL_JOB_PENDING},
-                               {"STARTING", DL_JOB_STARTING},
-                               {"RECOVERING", DL_JOB_STARTING},
-                               {"RUNNING", DL_JOB_RUNNING},
-                               {"CANCELLING", DL_JOB_RUNNING},
-                               {"SUCCEEDED", DL_JOB_SUCCEEDED},
-                               {"CANCELLED", DL_JOB_CANCELLED},
-                               {"FAILED", DL_JOB_LOST},
-                               {"FAILED_SETUP", DL_JOB_FAILED},
-                               {"FAILED_NO_RESOURCE", DL_JOB_FAILED}};
+    static const row rows[] = {
+        {"PENDING", "PENDING: PENDING"},
+        {"SUBMITTED", "PENDING: SUBMITTED"},
+        {"STARTING", "STARTING: STARTING"},
+        {"RECOVERING", "STARTING: RECOVERING"},
+        {"RUNNING", "RUNNING: RUNNING"},
+        {"WINDING_DOWN", "RUNNING: WINDING_DOWN"},
+        {"CANCELLING", "RUNNING: CANCELLING"},
+        {"SUCCEEDED", "SUCCEEDED: SUCCEEDED"},
+        {"CANCELLED", "CANCELLED: CANCELLED"},
+        {"FAILED", "LOST, again: FAILED"},
+        {"FAILED_SETUP", "FAILED: FAILED_SETUP"},
+        {"FAILED_PRECHECKS", "FAILED: FAILED_PRECHECKS"},
+        {"FAILED_NO_RESOURCE", "FAILED: FAILED_NO_RESOURCE: no cloud has such a machine now; ask "
+                               "for a higher quota, or take another machine or region"},
+        {"FAILED_CONTROLLER", "LOST, again: FAILED_CONTROLLER"},
+        {"DREAMING", "silent: the backend reports the unknown state DREAMING"},
+    };
     char script[256];
     CHECK_INT(0, setenv("PATH", scratch_folder("bin"), 1));
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -213,6 +267,38 @@ TEST(each_status_of_skypilot_has_its_state)
     }
 }
 
-TEST_MAIN(each_stage_of_hugging_face_has_its_state, each_status_of_sagemaker_has_its_state,
-          each_state_of_vertex_ai_has_its_state, each_status_of_azure_ml_has_its_state,
-          each_status_of_runpod_has_its_state, each_status_of_skypilot_has_its_state)
+/* The script that `modal run` gets answers by an exit code, which is null while a sandbox runs. 124
+ * is Modal's code after a time limit. */
+TEST(each_answer_of_modal_has_its_state)
+{
+    static const row rows[] = {
+        {"null", "RUNNING"},
+        {"0", "SUCCEEDED: exit code 0"},
+        {"3", "FAILED: exit code 3"},
+        {"4", "FAILED, again: exit code 4"},
+        {"130", "LOST, again: stopped by its machine, state saved"},
+        {"137", "LOST, again: killed by signal 9 (Killed)"},
+        {"137,\"stopped\":true", "CANCELLED: stopped on request"},
+        {"124", "LOST, again: stopped by Modal after a day, the longest time it has"},
+        {"null,\"gone\":true", "LOST, again: Modal no longer knows this sandbox"},
+    };
+    char script[256];
+    CHECK_INT(0, setenv("PATH", scratch_folder("modal"), 1));
+    dl_config_init(&config);
+    for (size_t i = 0; i <= sizeof rows / sizeof *rows; i++) {
+        const bool limit = i == sizeof rows / sizeof *rows;
+        const row *r = limit ? &(row){"124", "FAILED: launch.timeout is over"} : &rows[i];
+        if (limit) CHECK_OK(dl_config_set(&config, "launch.timeout", "60", "test"));
+        snprintf(script, sizeof script,
+                 "#!/bin/sh\nwhile read -r line; do :; done\n"
+                 "echo '{\"answers\":[{\"id\":\"sb-1\",\"code\":%s}]}'\n",
+                 r->theirs);
+        CHECK_INT(0, chmod(scratch_write("modal/modal", script, strlen(script)), 0700));
+        check_poll(&dl_executor_modal, "sb-1", r);
+    }
+}
+
+TEST_MAIN(each_answer_of_modal_has_its_state, each_stage_of_hugging_face_has_its_state,
+          each_status_of_sagemaker_has_its_state, each_state_of_vertex_ai_has_its_state,
+          each_status_of_azure_ml_has_its_state, each_status_of_runpod_has_its_state,
+          each_status_of_skypilot_has_its_state)
