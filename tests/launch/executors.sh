@@ -36,3 +36,6 @@ tr '{' '\n' <out | sed -n 's/^"name":.*"price":\(null\|"[^"]*"\).*/\1/p' | tr -d
 price_of() { tr '{' '\n' <out | sed -n 's/^"name":"'"$1"'",.*"price":\(null\|"[^"]*"\).*/\1/p'; }
 [ "$(price_of local)" = null ] || fail "a process of this machine has a price"
 cloudless || price_of sagemaker | grep -q 'launch.machine, .*launch.region, launch.spot' || fail "not the price of sagemaker"
+
+# The tables of resources and states are those of the sources.
+python3 "$project/tests/launch/tables.py" 2>err || fail "the tables of docs/launch.md are not those of the executors"
