@@ -5,7 +5,7 @@
 A sandbox is a process of this machine, whose environment begins empty. The folder MODAL_FAKE has requests.jsonl, each
 call of the module; sandboxes/<id>/ with name, begun, pid, exit, tags and log; and fault: while it exists, the command
 fails. The file clock has the seconds that Modal's clock is ahead of this machine's. While no-token exists, it fails as
-modal 1.6.4 does without a token."""
+modal 1.6.4 does without a token. The file version has another version than 1.6.4."""
 import contextlib
 import datetime
 import json
@@ -175,6 +175,8 @@ def main():
     if (folder / "no-token").exists():
         sys.exit("Error: Token missing. Could not authenticate client. If you are a new user, run `modal token new`.")
     module = types.ModuleType("modal")
+    version = folder / "version"
+    module.__version__ = version.read_text("ascii").strip() if version.exists() else "1.6.4"
     for value in (App, Image, Secret, Sandbox):
         setattr(module, value.__name__, value)
     module.exception = exception

@@ -4,7 +4,7 @@
 A managed job is a process of this machine. The folder SKY_FAKE has requests.jsonl, the arguments of each call; jobs/<id>/
 with name, pid, exit, cancelled and log; and fault: while it exists, each call fails. no-cancel has the id of a job that
 cannot be cancelled; clock has the hours that SkyPilot's clock is ahead of this machine's. A job of H200:8 finds no
-machine. With no-cloud no cloud is enabled; the words of that error, and of the one before a first job, are those of
+machine. The file version has another version than 0.14.1. With no-cloud no cloud is enabled; the words of that error, and of the one before a first job, are those of
 SkyPilot 0.14.1 without a cloud."""
 import argparse
 import json
@@ -91,6 +91,10 @@ def logs(args):
 
 
 def main():
+    if sys.argv[1:] == ["--version"]:
+        version = folder / "version"
+        print("skypilot, version " + (version.read_text("ascii").strip() if version.exists() else "0.14.1"))
+        return
     parser = argparse.ArgumentParser(allow_abbrev=False)
     calls = parser.add_subparsers(required=True).add_parser("jobs").add_subparsers(required=True)
     one = calls.add_parser("launch", allow_abbrev=False)

@@ -223,6 +223,8 @@ def check_skypilot(folder):
     trees = {name: ast.parse((source / name).read_text("utf-8"))
              for name in ("client/cli/command.py", "client/cli/flags.py", "schemas/api/responses.py", "jobs/state.py")}
     options = option_names(trees["client/cli/command.py"], trees["client/cli/flags.py"])
+    command = (source / "client/cli/command.py").read_text("utf-8")
+    assert "version_option(sky.__version__, '--version'" in command and "prog_name='skypilot'" in command
     calls = read(folder)
     for call in calls:
         group, verb, *words = call["argv"]

@@ -39,6 +39,8 @@ posts=$(n_posts)
 echo 1 28 >api/version
 expect_error 3 'the cluster has Kubernetes 1.28, which would ignore a member of the Job' diloco launch tiny.toml \
     --store "$hub/cut"
+echo 2 0 >api/version
+expect_error 3 'the cluster has Kubernetes 2.0, which is not known here' diloco launch tiny.toml --store "$hub/cut"
 [ "$(n_posts)" = "$posts" ] || fail "something was created in a cluster that is too old"
 rm api/version
 echo 'delete pods' >api/denied

@@ -32,6 +32,12 @@ expect_error 2 'no program modal here' env PATH="$work/bin" diloco launch tiny.t
 expect_error 3 'Token missing' diloco launch tiny.toml --store "$store"
 says 'modal setup  makes a token'
 rm api/no-token
+for version in 2.0.0 1.5.9 0.73.1; do
+    echo $version >api/version
+    expect_error 3 "modal run: version $version of modal is not known here: pip install 'modal>=1.6,<2'" \
+        diloco launch tiny.toml --store "$store"
+done
+echo 1.17.0.dev3 >api/version # a later one of version 1
 expect_error 3 'modal: no registry has docker.io/nowhere' \
     diloco launch tiny.toml --store "$store" --set launch.image=docker.io/nowhere
 expect_error 3 'modal: moon is no region; check launch.region' \

@@ -33,6 +33,14 @@ expect_error 3 'launch.timeout' diloco launch tiny.toml --store "$store" --set l
 expect_error 2 'no program sky here' env PATH="$work/bin" diloco launch tiny.toml --store "$store"
 expect_error 3 'ended with exit code 1: no cloud has docker:docker.io/nowhere' \
     diloco launch tiny.toml --store "$store" --set launch.image=docker.io/nowhere
+echo 0.13.2 >api/version
+expect_error 3 "SkyPilot 0.13 is not known here: pip install 'skypilot>=0.14'" diloco launch tiny.toml --store "$store"
+echo unknown >api/version
+expect_error 3 'sky --version printed no version of SkyPilot' diloco launch tiny.toml --store "$store"
+echo 0.99.0.dev20260101 >api/version
+expect 0 diloco launch tiny.toml --store "$store" --dry-run
+grep -q 'SkyPilot 0.99 is not known here: its calls are taken to be those of 0.14' err || fail "a later version is not named"
+rm api/version
 touch api/no-cloud
 expect_error 3 'SkyPilot has no enabled cloud: run  sky check' diloco launch tiny.toml --store "$store"
 rm api/no-cloud

@@ -21,11 +21,18 @@ enum { SCRIPT_MAX = 16 << 20, ANSWER_MAX = 16 << 20, DAY_S = 86400, CODE_TIMEOUT
 
 #define PATIENCE (600 * DL_SECOND) /* the first call may build the image */
 
+/* The end of the sentence with which the script refuses a version. */
+#define UNKNOWN " is not known here"
+
 /* The script, line by line. write_script appends the request as `asked`. An entry of the answers is
  * {"id"}, {"error", "again", "full"}, {"id", "code", "stopped", "gone"}, or {"other"}. */
 static const char *const script[] = {
-    "import datetime, json, time",
+    "import datetime, json, sys, time",
     "import modal",
+    "",
+    /* The calls are those of 1.6, which a later version 1 keeps. */
+    "if not (1, 6) <= tuple(int(n) for n in modal.__version__.split(\".\")[:2]) < (2, 0):",
+    "    sys.exit(\"version \" + modal.__version__ + \" of modal" UNKNOWN "\")",
     "",
     "app = modal.App(\"diloco-launch\")",
     /* Errors after which another try may succeed. */
@@ -249,9 +256,13 @@ static diloco_status find_answers(dl_json_value *answers, dl_buf *text, size_t n
 }
 
 /* The error of a script that fails as a whole. It counts as an outage, since `answer` catches the
- * errors of single jobs. Only a missing token is known to be none (modal/client.py). */
+ * errors of single jobs. Only a missing token (modal/client.py) and an unknown version are known to
+ * be none. */
 static diloco_status refuse(const dl_command_result *result)
 {
+    if (strstr(result->err, UNKNOWN))
+        return dl_fail(DILOCO_EREFUSED, "modal run: %.300s: pip install 'modal>=1.6,<2'",
+                       result->err);
     if (strstr(result->err, "Token missing"))
         return dl_fail(DILOCO_EREFUSED, "modal run: %.300s; modal setup  makes a token",
                        result->err);
@@ -461,7 +472,7 @@ static diloco_status check(const dl_launch_spec *spec)
  * script then finds. */
 const dl_executor dl_executor_modal = {
     .name = "modal",
-    .needs = "Modal's command modal, version 1.6, with a token; launch.image",
+    .needs = "Modal's command modal, version 1.6 or a later 1.x, with a token; launch.image",
     .tested = "a recorder in place of modal; its calls fit the package modal 1.6.4. Not run "
               "against the real one",
     .options = "|image|cpus|gpus|gpu_type|memory|region|",

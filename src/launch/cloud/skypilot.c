@@ -6,6 +6,7 @@
  * It reports no exit code, so a job that failed may be one that was killed. It counts as LOST, and
  * launch.restarts bounds how often it is started again. Values of secrets go to `sky` by its
  * environment; its arguments have the names. */
+#include "base/log.h"
 #include "launch/cloud/jobs.h"
 #include "launch/command.h"
 #include "launch/executor_rows.h"
@@ -17,6 +18,9 @@
 /* Words of one call, of which launch.env and launch.secrets give most, and bytes of the queue,
  * which has all managed jobs of the user. */
 enum { WORDS_MAX = 256, QUEUE_MAX = 64 << 20 };
+
+/* The minor version of SkyPilot 0 that the calls are those of. */
+enum { MINOR = 14 };
 
 #define PATIENCE (600 * DL_SECOND) /* the first call starts SkyPilot's server and controller */
 
@@ -438,6 +442,32 @@ static bool is_id(const dl_job *job)
     return dl_id_is_number(job->id);
 }
 
+/* Compare the version of `sky` with that of which the calls are. A minor version of 0 may change
+ * them: an earlier one lacks some, and a later one is named. */
+static diloco_status check_version(void)
+{
+    static const char *const argv[] = {"sky", "--version", NULL};
+    const dl_command_run run = {.argv = argv};
+    unsigned major = 0, minor = 0;
+    dl_command_result result;
+    DL_TRY(dl_command_do(&result, &run));
+    const char *text = dl_buf_str(&result.out), *at = text ? strstr(text, "version ") : NULL;
+    const bool known = at && sscanf(at, "version %u.%u", &major, &minor) == 2;
+    dl_buf_deinit(&result.out);
+    if (!known)
+        return dl_fail(DILOCO_EREFUSED, "sky --version printed no version of SkyPilot%s%.200s",
+                       *result.err ? ": " : "", result.err);
+    if (major == 0 && minor < MINOR)
+        return dl_fail(DILOCO_EREFUSED,
+                       "SkyPilot %u.%u is not known here: pip install 'skypilot>=0.%d'", major,
+                       minor, MINOR);
+    if (major || minor > MINOR)
+        dl_log(DILOCO_LOG_WARN,
+               "SkyPilot %u.%u is not known here: its calls are taken to be those of 0.%d", major,
+               minor, MINOR);
+    return DILOCO_OK;
+}
+
 /* SkyPilot needs the number of GPUs and their type in one word. */
 static diloco_status check(const dl_launch_spec *spec)
 {
@@ -447,7 +477,7 @@ static diloco_status check(const dl_launch_spec *spec)
     if (!config->launch_gpus != !config->launch_gpu_type[0])
         return dl_fail(DILOCO_EINVAL, "skypilot needs launch.gpus and launch.gpu_type together, "
                                       "such as launch.gpus=1 and launch.gpu_type=L4");
-    if (dl_command_exists("sky")) return DILOCO_OK;
+    if (dl_command_exists("sky")) return check_version();
     return dl_fail(DILOCO_EINVAL, "skypilot: there is no program sky here: pip install skypilot, "
                                   "and  sky check  shows the clouds it can use");
 }
@@ -456,7 +486,8 @@ static diloco_status check(const dl_launch_spec *spec)
  * exactly_once. */
 const dl_executor dl_executor_skypilot = {
     .name = "skypilot",
-    .needs = "SkyPilot's command sky, with the credentials of a cloud; launch.image",
+    .needs = "SkyPilot's command sky, version 0.14 or later, with the credentials of a cloud; "
+             "launch.image",
     .tested = "a recorder in place of sky; its calls fit the source of SkyPilot 0.14.1. Not run "
               "against the real one",
     .options = "|image|machine|cpus|gpus|gpu_type|memory|disk|spot|region|",

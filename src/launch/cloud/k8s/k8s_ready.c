@@ -20,14 +20,15 @@ enum { MINOR_MIN = 29 };
 
 /* ---- version */
 
-/* Both numbers are texts, and some distributions add a suffix to the second: "29+". A text without
- * a number is not judged. */
-static bool is_older(const char *major, const char *minor)
+/* Is this a version that is not known here: one before 1.29, or another major version? Both numbers
+ * are texts, and some distributions add a suffix to the second: "29+". A text without a number is
+ * not judged. */
+static bool is_unknown(const char *major, const char *minor)
 {
     char *end_major, *end_minor;
     const long first = strtol(major, &end_major, 10), second = strtol(minor, &end_minor, 10);
     if (end_major == major || end_minor == minor) return false;
-    return first < 1 || (first == 1 && second < MINOR_MIN);
+    return first != 1 || second < MINOR_MIN;
 }
 
 /* Every user may read the version, unless the cluster's own rules forbid it. */
@@ -44,11 +45,14 @@ static diloco_status check_version(dl_rest *rest)
         dl_rest_text(minor, sizeof minor, response.json, "minor");
         if (!dl_rest_is_good(&response) && response.status != 403)
             status = dl_rest_refused(rest, &call, &response);
-        else if (dl_rest_is_good(&response) && is_older(major, minor))
+        else if (dl_rest_is_good(&response) && is_unknown(major, minor))
             status = dl_fail(DILOCO_EREFUSED,
-                             "the cluster has Kubernetes %s.%s, which would ignore a member of the "
-                             "Job: k8s needs 1.%d or later",
-                             major, minor, MINOR_MIN);
+                             "the cluster has Kubernetes %s.%s, which %s: k8s needs 1.%d or a "
+                             "later version 1",
+                             major, minor,
+                             strcmp(major, "1") ? "is not known here"
+                                                : "would ignore a member of the Job",
+                             MINOR_MIN);
         dl_buf_deinit(&response.text);
     }
     dl_rest_call_deinit(&call);
