@@ -10,6 +10,7 @@ reads FOLDER/requests.jsonl of fake_cloud.py, and for k8s answers.jsonl. KIND is
                (fits_k8s.py)
     sagemaker  the service models of botocore accept each body
     azureml    the models of azure-ai-ml have each member of each job, and its source each request for output
+    runpod     the models of mcparmory-runpod, made from the published API, accept each pod
     modal      the package modal has each call, with these arguments, each kind of error, and that of no token
     skypilot   the source of the command sky has each option of each call, each member of a job, and no other state
     vertex     the discovery documents of google-api-python-client have each call and each member of its body"""
@@ -119,6 +120,39 @@ def check_sagemaker(folder):
     compare_states("sagemaker.c", shapes("TrainingJobStatus").enum + [
         state for state in shapes("SecondaryStatus").enum if state not in ends])
     return f"{n} requests fit the service models of botocore {botocore.__version__}"
+
+
+# ---- RunPod
+
+
+def check_runpod(folder):
+    """The package leaves out the sizes of disks. A name that no list has is refused, as by the service."""
+    import importlib.metadata
+    import typing
+
+    import _models  # of mcparmory-runpod
+    import pydantic
+    model, n = _models.CreatePodRequestBody, 0
+    for request in without_repeats(r for r in read(folder) if r["method"] == "POST"):
+        body = request["body"]
+        sizes = [body.pop(name) for name in ("containerDiskInGb", "volumeInGb") if name in body]
+        assert all(type(size) is int for size in sizes), sizes
+        try:
+            model.model_validate(body, strict=True)
+        except pydantic.ValidationError as error:
+            wrong = {(e["loc"][0], e["type"], e["input"]) for e in error.errors()}
+            assert wrong in ({("dataCenterIds", "literal_error", "EU-XX-9")}, {("cpuFlavorIds", "literal_error", "cpu9z")}), error
+        n += 1
+    assert n
+    for body in ({"gpuCount": "1"}, {"computeType": "TPU"}, {"gpus": 1}, {"gpuTypeIds": "NVIDIA L4"}):
+        try:
+            model.model_validate(body, strict=True)
+        except pydantic.ValidationError:
+            continue
+        raise AssertionError(f"{body} is accepted")
+    status = typing.get_args(_models.ListPodsRequestQuery.model_fields["desired_status"].annotation)[0]
+    compare_states("runpod.c", typing.get_args(status))
+    return f"{n} pods fit the models of mcparmory-runpod {importlib.metadata.version('mcparmory-runpod')}"
 
 
 # ---- Azure ML
@@ -320,7 +354,7 @@ def check_vertex(folder):
 
 
 KINDS = {"vertex": check_vertex, "hf-jobs": check_hf_jobs, "k8s": check_k8s, "sagemaker": check_sagemaker,
-         "azureml": check_azureml, "skypilot": check_skypilot, "modal": check_modal}
+         "runpod": check_runpod, "azureml": check_azureml, "skypilot": check_skypilot, "modal": check_modal}
 
 if __name__ == "__main__":
     print(KINDS[sys.argv[1]](pathlib.Path(sys.argv[2])))

@@ -45,7 +45,8 @@ expect_error 3 'launch.timeout' diloco launch tiny.toml --store "$store" --set l
 expect_error 2 'no API key in RUNPOD_API_KEY' env -u RUNPOD_API_KEY diloco launch tiny.toml --store "$store"
 expect_error 3 'check the credentials' env RUNPOD_API_KEY=wrong diloco launch tiny.toml --store "$store"
 expect_error 3 'EU-XX-9 is not one of the data centers' diloco launch tiny.toml --store "$store" \
-    --set launch.region=EU-XX-9
+    --set launch.region=EU-XX-9 --set launch.spot=true --set launch.gpus=2 --set "launch.gpu_type=NVIDIA L4" \
+    --set launch.memory=100.5 --set launch.cpus=9 --set launch.disk=99.9
 says '; check launch.region'
 # A lack of machines may pass: each look asks again, until launch.lost_after.
 expect_error 1 'There are no longer any instances available' diloco launch tiny.toml --store "$hub/full" \
@@ -169,3 +170,5 @@ all_deleted
 expect_error 1 'its replica has not begun for 1 s' diloco launch tiny.toml --store "$hub/image" \
     --set launch.image=nowhere/none --set launch.lost_after=1 --set launch.restarts=1
 all_deleted
+
+fits runpod
