@@ -28,6 +28,7 @@ done
 max_runtime() { tr '{' '\n' <out | sed -n 's/^"name":"'"$1"'",.*"max_runtime_s":\([0-9]*\).*/\1/p'; }
 [ "$(max_runtime local)" = 0 ] || fail "a process of this machine has a time limit"
 cloudless || [ "$(max_runtime modal)" = 86400 ] || fail "not the limit of Modal"
+cloudless || [ "$(max_runtime sagemaker)" = 2419200 ] || fail "not the limit of SageMaker, 28 days"
 
 # The unit that the backend bills is a text in JSON, and null for the user's own machines.
 tr '{' '\n' <out | sed -n 's/^"name":.*"price":\(null\|"[^"]*"\).*/\1/p' | tr -d '"' >prices_in_json

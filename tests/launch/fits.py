@@ -115,6 +115,7 @@ def check_sagemaker(folder):
         n += 1
     assert n
     shapes = models["SageMaker"].shape_for
+    assert "The maximum value is 28 days." in shapes("StoppingCondition").members["MaxRuntimeInSeconds"].documentation
     # These secondary states are those of jobs that are no longer InProgress.
     ends = {"Stopping", "Stopped", "Completed", "Failed", "MaxRuntimeExceeded", "MaxWaitTimeExceeded"}
     compare_states("sagemaker.c", shapes("TrainingJobStatus").enum + [

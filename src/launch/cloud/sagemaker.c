@@ -16,7 +16,8 @@
 
 /* The limit of a job in seconds, and the disk of a machine in GB, unless options say otherwise.
  * SageMaker writes the output of all training jobs to one log group. */
-enum { DAY_S = 86400, DISK_GB = 30 };
+/* RUNTIME_MAX_S is the largest MaxRuntimeInSeconds (API page StoppingCondition). */
+enum { DAY_S = 86400, RUNTIME_MAX_S = 28 * DAY_S, DISK_GB = 30 };
 #define LOG_GROUP "/aws/sagemaker/TrainingJobs"
 #define AMZ_JSON  "application/x-amz-json-1.1"
 
@@ -223,7 +224,7 @@ static void seen(dl_job *job, dl_json_value response)
     else if (!strcmp(status, "InProgress") && *step)
         dl_cloud_set(job, secondary, step, why);
     else if (!strcmp(status, "Stopped") && !strncmp(step, "Max", 3)) /* MaxRuntimeExceeded */
-        dl_job_set(job, DL_JOB_FAILED, -1, "%s: launch.timeout is over", step);
+        dl_job_set(job, DL_JOB_FAILED, -1, "%s: launch.timeout (by default a day) is over", step);
     else
         dl_cloud_set(job, states, status, why);
 }
@@ -372,6 +373,10 @@ static diloco_status check(const dl_launch_spec *spec)
     DL_TRY(
         dl_cloud_need(config->launch_role, "launch.role", name, "arn:aws:iam::ACCOUNT:role/NAME"));
     DL_TRY(dl_cloud_need(config->launch_output, "launch.output", name, "s3://BUCKET/launch"));
+    if (config->launch_timeout_s > RUNTIME_MAX_S)
+        return dl_fail(DILOCO_EINVAL,
+                       "launch.timeout = %g: SageMaker ends a job after %d seconds at the latest",
+                       config->launch_timeout_s, RUNTIME_MAX_S);
     return find_region(region, config);
 }
 
@@ -391,6 +396,7 @@ const dl_executor dl_executor_sagemaker = {
              .price = "an instance and its disk: launch.machine, launch.disk, launch.region, "
                       "launch.spot",
              .restart = "of spot machines that were taken away",
+             .max_runtime_s = RUNTIME_MAX_S,
              .spot = true,
              .in_image = true,
              .exactly_once = true},
