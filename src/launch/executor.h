@@ -112,6 +112,7 @@ typedef struct dl_launch_spec {
 /* An executor's properties, which `diloco launch executors` shows. The texts are for people. The
  * flags from in_image on change what the supervisor and the checks of options do. */
 typedef struct dl_executor_caps {
+    const char *api;      /* the version of the backend's API; NULL: it has no API */
     const char *net;      /* "none", "private-ip": is there a network between replicas? */
     const char *rank_env; /* how the rank arrives */
     const char *log_api;  /* where output is */

@@ -471,7 +471,8 @@ const dl_executor dl_executor_slurm = {
     .tested = "Slurm 22.05: slurmctld, slurmdbd, slurmrestd and two slurmd on one machine. "
               "slurmrestd of 24.11 was tried once",
     .options = "|cpus|gpus|memory|queue|account|" ENDPOINT,
-    .caps = {.net = "private-ip",
+    .caps = {.api = "Slurm's commands; REST v0.0.38 and v0.0.40 to v0.0.43",
+             .net = "private-ip",
              .rank_env = "argument, DILOCO_RANK, SLURM_ARRAY_TASK_ID",
              .log_api = "file",
              .secrets = "a file of launch.dir that only you can read",

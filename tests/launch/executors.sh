@@ -13,6 +13,7 @@ cloud_rows() { sed -n '/define DL_CLOUD_EXECUTORS(X) \\/,/^#else/p' "$project/sr
 expect 0 diloco launch executors
 sed -n 's/^--on \([a-z0-9-]*\).*/\1/p' out >listed
 [ "$(grep -c '^  limit  ' out)" = "$(grep -c . listed)" ] || fail "an executor has no line about its time limit"
+sed -n 's/^  api  *//p' out | sed 's/^none$/null/' >apis
 sed -n 's/^  price  *//p' out | sed 's/^machine_hour of launch.prices, for //; s/^your own machines: .*/null/' >prices
 expect 0 diloco launch executors --json
 tr '{' '\n' <out | sed -n 's/^"name":"\([^"]*\)".*/\1/p' >in_json
@@ -29,6 +30,11 @@ max_runtime() { tr '{' '\n' <out | sed -n 's/^"name":"'"$1"'",.*"max_runtime_s":
 [ "$(max_runtime local)" = 0 ] || fail "a process of this machine has a time limit"
 cloudless || [ "$(max_runtime modal)" = 86400 ] || fail "not the limit of Modal"
 cloudless || [ "$(max_runtime sagemaker)" = 2419200 ] || fail "not the limit of SageMaker, 28 days"
+
+# The version of the backend's API.
+tr '{' '\n' <out | sed -n 's/^"name":.*"api":\(null\|"[^"]*"\).*/\1/p' | tr -d '"' >apis_in_json
+[ "$(cat apis)" = "$(cat apis_in_json)" ] || fail "text and JSON have other versions: $(cat apis apis_in_json)"
+[ "$(grep -c . apis)" = "$(grep -c . listed)" ] || fail "an executor has no line about its API"
 
 # The unit that the backend bills is a text in JSON, and null for the user's own machines.
 tr '{' '\n' <out | sed -n 's/^"name":.*"price":\(null\|"[^"]*"\).*/\1/p' | tr -d '"' >prices_in_json

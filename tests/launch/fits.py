@@ -26,6 +26,13 @@ def read(folder, name="requests"):
         return [json.loads(line) for line in lines]
 
 
+def recorded_api(source):
+    """The version of the API that the executor's row has."""
+    text = (pathlib.Path(__file__).parents[2] / "src/launch/cloud" / source).read_text("utf-8")
+    name = re.search(r'\.api = ("?)([^",]+)', text)
+    return name[2] if name[1] else re.search(rf'#define {name[2]} "([^"]+)"', text)[1]
+
+
 def known_states(source):
     """The states in the tables of an executor's source: rows such as {"RUNNING", DL_JOB_RUNNING}."""
     text = (pathlib.Path(__file__).parents[2] / "src/launch/cloud" / source).read_text("utf-8")
@@ -102,6 +109,7 @@ def check_sagemaker(folder):
         data = botocore.loaders.Loader().load_service_model(name, "service-2")
         models[prefix] = botocore.model.ServiceModel(data, name)
         assert data["metadata"]["targetPrefix"] == prefix
+        assert name != "sagemaker" or data["metadata"]["apiVersion"] == recorded_api("sagemaker.c")
     n = 0
     for request in read(folder):
         headers = {name.lower(): value for name, value in request["headers"].items()}
@@ -191,6 +199,10 @@ def fit_model(models, value, kind, where):
             fit_model(models, item, inner[0], f"{where}.{key}")
 
 
+def package_text(path):
+    return (pathlib.Path(sys.modules["azure.ai.ml"].__path__[0]) / path).read_text("utf-8")
+
+
 def check_azure_output(folder):
     """The path of the run history service, the names of its members, of the file and of the token's scope."""
     package = pathlib.Path(sys.modules["azure.ai.ml"].__path__[0])
@@ -227,6 +239,8 @@ def check_azureml(folder):
         assert not {"command", "environmentId"} - set(body["properties"])
         n += 1
     assert n
+    configuration = package_text("_restclient/arm_ml_service/_configuration.py")
+    assert f'"api_version", "{recorded_api("azureml.c")}")' in configuration
     compare_states("azureml.c", [status.value for status in models.JobStatus], unknown=["Unknown"])
     return f"{n} jobs and {outputs} requests for output fit azure-ai-ml (arm_ml_service {version})"
 
@@ -349,6 +363,7 @@ def check_vertex(folder):
             assert name in method["parameters"], f"{method['id']} has no parameter {name}"
         seen.add(method["id"])
         n += 1
+    assert documents[0]["version"] == recorded_api("vertex.c")
     states = documents[0]["schemas"]["GoogleCloudAiplatformV1CustomJob"]["properties"]["state"]["enum"]
     compare_states("vertex.c", states, unknown=["JOB_STATE_UNSPECIFIED"])
     return f"{n} requests fit the discovery documents of Google: {', '.join(sorted(seen))}"

@@ -447,6 +447,7 @@ static void json_executor(dl_json *j, const dl_executor *e)
     dl_json_str(j, "name", e->name);
     dl_json_str(j, "needs", e->needs);
     dl_json_str(j, "tested", e->tested);
+    dl_json_str(j, "api", e->caps.api);
     dl_json_str(j, "net", e->caps.net);
     dl_json_str(j, "rank", e->caps.rank_env);
     dl_json_str(j, "logs", e->caps.log_api);
@@ -502,6 +503,7 @@ static diloco_status cmd_launch_executors(const dl_args *args)
                e->place ? e->place : "");
         printf("  needs      %s\n", e->needs);
         printf("  tested     %s\n", e->tested);
+        printf("  api        %s\n", e->caps.api ? e->caps.api : "none");
         printf("  network    %s between replicas\n", e->caps.net);
         printf("  rank       %s\n", e->caps.rank_env);
         printf("  logs       %s\n", e->caps.log_api);

@@ -390,7 +390,8 @@ const dl_executor dl_executor_sagemaker = {
               "Not run against the real one",
     .options = "|image|machine|role|output|region|disk|spot|endpoint|",
     .without = "|dir|grace|",
-    .caps = {.net = "none",
+    .caps = {.api = "2017-07-24",
+             .net = "none",
              .rank_env = "argument, DILOCO_RANK",
              .log_api = "CloudWatch Logs",
              .price = "an instance and its disk: launch.machine, launch.disk, launch.region, "

@@ -336,7 +336,8 @@ const dl_executor dl_executor_vertex = {
               "google-api-python-client. Not run against the real one",
     .options = "|image|machine|gpus|gpu_type|disk|spot|region|project|role|endpoint|",
     .without = "|dir|grace|",
-    .caps = {.net = "none",
+    .caps = {.api = "v1",
+             .net = "none",
              .rank_env = "argument, DILOCO_RANK",
              .log_api = "Cloud Logging",
              .price = "a machine, its GPUs and its disk: launch.machine, launch.gpus, "

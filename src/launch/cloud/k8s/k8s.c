@@ -571,7 +571,9 @@ const dl_executor dl_executor_k8s = {
               "against a real cluster",
     .options = "|image|cpus|gpus|gpu_type|memory|disk|machine|project|role|queue|gang|endpoint|"
                "context|k8s_kind|",
-    .caps = {.net = "private-ip",
+    .caps = {.api = "batch/v1 of Kubernetes 1.29 or later; ray.io/v1; "
+                    "scheduling.volcano.sh/v1beta1; Kueue's of the cluster",
+             .net = "private-ip",
              .rank_env = "argument, DILOCO_RANK from the completion index",
              .log_api = "log of the pod, or of Ray's dashboard; after a cancel launch.dir",
              .restart = "of a Job's pods that the cluster evicts, preempts or loses",
