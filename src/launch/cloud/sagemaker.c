@@ -11,12 +11,13 @@
 #include "launch/cloud/jobs.h"
 #include "launch/executor_rows.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The limit of a job in seconds, and the disk of a machine in GB, unless options say otherwise.
+/* DAY_S is the limit of a job in seconds and DISK_GB the disk of a machine, unless options say
+ * otherwise. RUNTIME_MAX_S is the largest MaxRuntimeInSeconds (API page StoppingCondition).
  * SageMaker writes the output of all training jobs to one log group. */
-/* RUNTIME_MAX_S is the largest MaxRuntimeInSeconds (API page StoppingCondition). */
 enum { DAY_S = 86400, RUNTIME_MAX_S = 28 * DAY_S, DISK_GB = 30 };
 #define LOG_GROUP "/aws/sagemaker/TrainingJobs"
 #define AMZ_JSON  "application/x-amz-json-1.1"
@@ -211,6 +212,19 @@ static const dl_cloud_state secondary[] = {{"Starting", DL_JOB_PENDING},
                                            {"Uploading", DL_JOB_RUNNING},
                                            {NULL, DL_JOB_LOST}};
 
+/* A job has reached one of the limits of put_limits. MaxWaitTimeExceeded is that of spot machines,
+ * which the wait for a machine may have used up. */
+static void set_late(dl_job *job, const char *step)
+{
+    if (strcmp(step, "MaxWaitTimeExceeded") == 0)
+        dl_job_set(job, DL_JOB_FAILED, -1,
+                   "%s: launch.timeout (by default a day) and a day more for spot machines are "
+                   "over; it may never have had one",
+                   step);
+    else
+        dl_job_set(job, DL_JOB_FAILED, -1, "%s: launch.timeout (by default a day) is over", step);
+}
+
 /* The exit code is only in FailureReason, as a sentence. */
 static void seen(dl_job *job, dl_json_value response)
 {
@@ -224,7 +238,7 @@ static void seen(dl_job *job, dl_json_value response)
     else if (!strcmp(status, "InProgress") && *step)
         dl_cloud_set(job, secondary, step, why);
     else if (!strcmp(status, "Stopped") && !strncmp(step, "Max", 3)) /* MaxRuntimeExceeded */
-        dl_job_set(job, DL_JOB_FAILED, -1, "%s: launch.timeout (by default a day) is over", step);
+        set_late(job, step);
     else
         dl_cloud_set(job, states, status, why);
 }
@@ -375,8 +389,8 @@ static diloco_status check(const dl_launch_spec *spec)
     DL_TRY(dl_cloud_need(config->launch_output, "launch.output", name, "s3://BUCKET/launch"));
     if (config->launch_timeout_s > RUNTIME_MAX_S)
         return dl_fail(DILOCO_EINVAL,
-                       "launch.timeout = %g: SageMaker ends a job after %d seconds at the latest",
-                       config->launch_timeout_s, RUNTIME_MAX_S);
+                       "launch.timeout = %.0f: SageMaker ends a job after %d seconds at the latest",
+                       ceil(config->launch_timeout_s), RUNTIME_MAX_S);
     return find_region(region, config);
 }
 
@@ -385,7 +399,7 @@ static diloco_status check(const dl_launch_spec *spec)
 const dl_executor dl_executor_sagemaker = {
     .name = "sagemaker",
     .needs = "AWS credentials as for s3://; launch.image, launch.machine, launch.role, "
-             "launch.output and a region",
+             "launch.output and a region; launch.timeout for more than a day",
     .tested = "moto's server and botocore's service model; a fake of this project runs the jobs. "
               "Not run against the real one",
     .options = "|image|machine|role|output|region|disk|spot|endpoint|",

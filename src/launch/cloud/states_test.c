@@ -151,7 +151,8 @@ TEST(each_status_of_sagemaker_has_its_state)
         {STEP("Stopped", "MaxRuntimeExceeded"),
          "FAILED: MaxRuntimeExceeded: launch.timeout (by default a day) is over"},
         {STEP("Stopped", "MaxWaitTimeExceeded"),
-         "FAILED: MaxWaitTimeExceeded: launch.timeout (by default a day) is over"},
+         "FAILED: MaxWaitTimeExceeded: launch.timeout (by default a day) and a day more "
+         "for spot machines are over; it may never have had one"},
         {STEP("Deleting", "Stopped"), "CANCELLED: Deleting"},
         {STEP("Dreaming", "Training"), "silent: the backend reports the unknown state Dreaming"},
         {STEP("Failed",
