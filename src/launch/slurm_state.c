@@ -100,6 +100,15 @@ static void set_running(dl_job *job, const dl_slurm_task *q, const char *sentenc
                *sentence ? "; " : "", *sentence ? name : "", *sentence ? ": " : "", sentence);
 }
 
+/* The sentence for a reason of scontrol hold, whose task stays PENDING; "" for another reason. */
+static const char *held_by(const char *reason)
+{
+    if (strcmp(reason, "JobHeldUser") == 0) return HELD;
+    return strcmp(reason, "JobHeldAdmin") == 0 ? "held by an administrator; scontrol release, by "
+                                                 "one, lets it wait for a machine again"
+                                               : "";
+}
+
 /* Set the message of a task that waits. Slurm's reason of one that is PENDING is a word that a
  * person can look up. "None" is no reason. */
 static void set_waiting(dl_job *job, dl_job_state state, const dl_slurm_task *q,
@@ -107,7 +116,9 @@ static void set_waiting(dl_job *job, dl_job_state state, const dl_slurm_task *q,
 {
     const char *reason = q->field[DL_SLURM_REASON];
     const bool has_reason = *reason && strcmp(reason, "None") != 0;
-    if (!*sentence)
+    if (!*sentence && *held_by(reason))
+        dl_job_set(job, state, -1, "%s: %s", reason, held_by(reason));
+    else if (!*sentence)
         dl_slurm_set_waiting(job, state, reason);
     else
         dl_job_set(job, state, -1, "%s: %s%s%.100s%s", q->field[DL_SLURM_STATE], sentence,

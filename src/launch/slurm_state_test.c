@@ -72,6 +72,18 @@ TEST(each_state_of_a_task_that_is_not_over_has_its_state_and_a_sentence)
     check_state(&(row){"REQUEUED", "PENDING: REQUEUED: Slurm starts it again"}, dir, "0", "");
 }
 
+/* scontrol hold leaves a task PENDING, with a reason. */
+TEST(task_that_is_held_while_it_waits_says_how_it_is_released)
+{
+    const char *dir = make_folder("held");
+    check_state(&(row){"PENDING", "PENDING: JobHeldUser: " HELD}, dir, "0", "JobHeldUser");
+    check_state(&(row){"PENDING", "PENDING: JobHeldAdmin: held by an administrator; scontrol "
+                                  "release, by one, lets it wait for a machine again"},
+                dir, "0", "JobHeldAdmin");
+    check_state(&(row){"REQUEUE_HOLD", "PENDING: REQUEUE_HOLD: " HELD " (JobHeldUser)"}, dir, "0",
+                "JobHeldUser");
+}
+
 /* Without an exit file, as after a loss of the node. */
 TEST(each_state_of_a_task_that_is_over_has_its_state_and_a_sentence)
 {
@@ -151,6 +163,7 @@ TEST(unknown_state_is_named_and_not_guessed)
 
 TEST_MAIN(each_state_of_a_task_that_is_not_over_has_its_state_and_a_sentence,
           each_state_of_a_task_that_is_over_has_its_state_and_a_sentence,
+          task_that_is_held_while_it_waits_says_how_it_is_released,
           exit_file_decides_for_a_task_that_ended_by_itself_and_no_other,
           machine_without_the_folder_takes_the_code_of_slurm,
           unknown_state_is_named_and_not_guessed)

@@ -64,6 +64,14 @@ wait_for grep -q '^r1: PENDING for 1 s: AssocMaxJobsLimit, a limit of the associ
 limit 'GrpTRES=cpu=1(' MaxJobs=-1 GrpTRES=cpu=1
 wait_for has_reason 'AssocGrpCpuLimit, .*'
 
+# A task that its user or an administrator holds says how it is released. The script's own user is Slurm's administrator.
+waiting=$(squeue --noheader --states=PENDING --format=%i)
+scontrol uhold "$waiting" || fail "scontrol does not hold $waiting"
+wait_for has_reason 'JobHeldUser: held; scontrol release .*'
+scontrol release "$waiting" && scontrol hold "$waiting" || fail "scontrol does not hold $waiting"
+wait_for has_reason 'JobHeldAdmin: held by an administrator; scontrol release, by one, .*'
+scontrol release "$waiting" || fail "scontrol does not release $waiting"
+
 # The limits of the QOS, one of running jobs and one of processors.
 limit_qos MaxJobsPerUser=1
 limit 'GrpTRES=cpu=N(' GrpTRES=cpu=-1

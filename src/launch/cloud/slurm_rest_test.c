@@ -139,6 +139,23 @@ TEST(states_of_v0_0_40_are_arrays_and_numbers_are_objects)
     CHECK_STR("PENDING", dl_job_state_name(jobs[4].state));
 }
 
+TEST(task_that_is_held_while_it_waits_says_how_it_is_released)
+{
+    has_version(true);
+    will_answer("200 OK",
+                "{\"jobs\":[{" NAMED "17,\"array_task_id\":null,\"array_task_string\":\"0,2\","
+                "\"job_state\":\"PENDING\",\"state_reason\":\"JobHeldUser\"},"
+                "{" NAMED "17,\"array_task_id\":null,\"array_task_string\":\"1,3-4\","
+                "\"job_state\":\"PENDING\",\"state_reason\":\"JobHeldAdmin\"}]}");
+    poll_all();
+    for (size_t i = 0; i < 2; i++) {
+        CHECK_STR("PENDING", dl_job_state_name(jobs[i].state));
+        CHECK_CONTAINS(i ? "JobHeldAdmin: held by an administrator" : "JobHeldUser: held; ",
+                       jobs[i].message);
+        CHECK_CONTAINS("scontrol release", jobs[i].message);
+    }
+}
+
 /* The order of flags in the answer is that of their bits. */
 TEST(flag_that_squeue_would_show_is_the_state)
 {
@@ -504,6 +521,7 @@ TEST(job_is_described_in_the_form_of_the_later_versions)
 }
 
 TEST_MAIN(refused_token_is_named_and_waited_out_only_once_another_was_accepted,
+          task_that_is_held_while_it_waits_says_how_it_is_released,
           states_of_v0_0_38_are_words_and_ranks_that_wait_share_a_record,
           states_of_v0_0_40_are_arrays_and_numbers_are_objects,
           flag_that_squeue_would_show_is_the_state,
