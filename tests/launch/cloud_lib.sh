@@ -161,6 +161,30 @@ kill_in_outage() {
     [ "$(grep -c ' SUCCEEDED ' out)" = 2 ] || fail "not two replicas that have succeeded: $(cat out)"
 }
 
+# cancels_by VERSION WORDS: replicas that run when the command gets a version that is not known are shown, read and
+# stopped. Each call warns once, with these words.
+cancels_by() {
+    launcher --set trainer.rounds=9000
+    wait_for grep -q '^r0: RUNNING' launch.out # the book has the ids
+    wait_for grep -q '^r1: RUNNING' launch.out
+    wait_for has_entries 2
+    echo "$1" >api/version
+    expect 0 diloco launch status "$store"
+    [ "$(grep -c ' RUNNING ' out)" = 2 ] || fail "not two replicas that run: $(cat out)"
+    warns_once "$2"
+    expect 0 diloco launch logs "$store" --rank 1
+    grep -q . out || fail "no output of r1"
+    warns_once "$2"
+    expect 0 diloco launch cancel "$store"
+    warns_once "$2"
+    ended 130
+    [ "$(grep -c "$2" launch.err)" -le 1 ] || fail "a launcher warns more than once: $(cat launch.err)"
+    expect 0 diloco launch collect "$store"
+    [ "$(grep -c ' CANCELLED ' out)" = 2 ] || fail "not two replicas that were cancelled: $(cat out)"
+    rm api/version
+}
+warns_once() { [ "$(grep -c "$1" err)" = 1 ] || fail "not one warning of $1: $(cat err)"; }
+
 # cancels: a run in $store is cancelled while it trains. A job that is being stopped still runs.
 cancels() {
     launcher --set trainer.rounds=9000

@@ -4,8 +4,8 @@
 A managed job is a process of this machine. The folder SKY_FAKE has requests.jsonl, the arguments of each call; jobs/<id>/
 with name, pid, exit, cancelled and log; and fault: while it exists, each call fails. no-cancel has the id of a job that
 cannot be cancelled; clock has the hours that SkyPilot's clock is ahead of this machine's. A job of H200:8 finds no
-machine. The file version has another version than 0.14.1. With no-cloud no cloud is enabled; the words of that error, and of the one before a first job, are those of
-SkyPilot 0.14.1 without a cloud."""
+machine. The file version has another version than 0.14.1. With no-cloud no cloud is enabled; the words of that error,
+and of the one before a first job, are those of SkyPilot 0.14.1 without a cloud."""
 import argparse
 import json
 import os

@@ -33,6 +33,13 @@ def recorded_api(source):
     return name[2] if name[1] else re.search(rf'#define {name[2]} "([^"]+)"', text)[1]
 
 
+def check_known(source, installed):
+    """Raise unless the version that was compared is the one that the executor launches by."""
+    text = (pathlib.Path(__file__).parents[2] / "src/launch/cloud" / source).read_text("utf-8")
+    known = re.search(r'#define KNOWN +"([^"]+)"', text)[1]
+    assert installed.startswith(known + "."), f"{source}: {known} is not the version {installed} that was compared"
+
+
 def known_states(source):
     """The states in the tables of an executor's source: rows such as {"RUNNING", DL_JOB_RUNNING}."""
     text = (pathlib.Path(__file__).parents[2] / "src/launch/cloud" / source).read_text("utf-8")
@@ -274,6 +281,7 @@ def check_skypilot(folder):
     options = option_names(trees["client/cli/command.py"], trees["client/cli/flags.py"])
     command = (source / "client/cli/command.py").read_text("utf-8")
     assert "version_option(sky.__version__, '--version'" in command and "prog_name='skypilot'" in command
+    check_known("skypilot.c", importlib.metadata.version("skypilot"))
     calls = read(folder)
     for call in calls:
         group, verb, *words = call["argv"]
@@ -298,6 +306,7 @@ def check_modal(folder):
     assert '"Token missing.' in (pathlib.Path(modal.__file__).parent / "client.py").read_text("utf-8")
     for name in re.findall(r"modal\.exception\.(\w+)", script):
         assert issubclass(getattr(modal.exception, name), modal.exception.Error), name
+    check_known("modal.c", importlib.metadata.version("modal"))
     calls = read(folder)
     for call in calls:
         function, is_method = modal, call["call"].startswith("Sandbox.logs.")

@@ -32,12 +32,13 @@ expect_error 2 'no program modal here' env PATH="$work/bin" diloco launch tiny.t
 expect_error 3 'Token missing' diloco launch tiny.toml --store "$store"
 says 'modal setup  makes a token'
 rm api/no-token
-for version in 2.0.0 1.5.9 0.73.1; do
+for version in 2.0.0 2.0rc1 1.7.0 1.16.0 1.5.9 0.73.1 nightly; do
     echo $version >api/version
-    expect_error 3 "modal run: version $version of modal is not known here: pip install 'modal>=1.6,<2'" \
+    expect_error 3 "modal run: version $version of modal is not known here: pip install 'modal==1.6.*'" \
         diloco launch tiny.toml --store "$store"
 done
-echo 1.17.0.dev3 >api/version # a later one of version 1
+[ ! -e api/sandboxes ] || fail "a version that is not known has created a sandbox"
+echo 1.6.17.dev3 >api/version
 expect_error 3 'modal: no registry has docker.io/nowhere' \
     diloco launch tiny.toml --store "$store" --set launch.image=docker.io/nowhere
 expect_error 3 'modal: moon is no region; check launch.region' \
@@ -67,4 +68,6 @@ long_logs "api/sandboxes/$(of_rank_1 id)/log"
 
 store=$hub/other
 cancels
+store=$hub/third
+cancels_by 2.0rc1 'version 2.0rc1 of modal is not known here: it starts no replica.'
 fits modal

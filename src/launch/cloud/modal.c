@@ -7,11 +7,13 @@
  *
  * A run of the script takes seconds, so all jobs of a call go into one request. `answer` catches
  * the errors of one job, and the others of the request are still answered. */
+#include "base/log.h"
 #include "base/text.h"
 #include "launch/cloud/jobs.h"
 #include "launch/command.h"
 #include "launch/executor_rows.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,17 +23,25 @@ enum { SCRIPT_MAX = 16 << 20, ANSWER_MAX = 16 << 20, DAY_S = 86400, CODE_TIMEOUT
 
 #define PATIENCE (600 * DL_SECOND) /* the first call may build the image */
 
+/* The only version of the package modal whose calls were compared with those below. Add a later one
+ * after tests/launch/fits.py has accepted it. */
+#define KNOWN   "1.6"
+#define INSTALL "pip install 'modal==" KNOWN ".*'"
+
 /* The end of the sentence with which the script refuses a version. */
 #define UNKNOWN " is not known here"
 
-/* The script, line by line. write_script appends the request as `asked`. An entry of the answers is
- * {"id"}, {"error", "again", "full"}, {"id", "code", "stopped", "gone"}, or {"other"}. */
+/* The script, line by line, after the request as `asked` (write_script). An entry of the answers is
+ * {"id"}, {"error", "again", "full"}, {"id", "code", "stopped", "gone"}, or {"other"}. "unknown" is
+ * the version of modal if it is not known here. Such a one creates nothing, but sandboxes that cost
+ * money are still seen and stopped. */
 static const char *const script[] = {
-    "import datetime, json, sys, time",
+    "import datetime, re, sys, time",
     "import modal",
     "",
-    /* The calls are those of 1.6, which a later version 1 keeps. */
-    "if not (1, 6) <= tuple(int(n) for n in modal.__version__.split(\".\")[:2]) < (2, 0):",
+    "numbers = re.match(\"[0-9]+[.][0-9]+\", modal.__version__)",
+    "is_known = numbers is not None and numbers[0] == \"" KNOWN "\"",
+    "if asked[\"what\"] == \"create\" and not is_known:",
     "    sys.exit(\"version \" + modal.__version__ + \" of modal" UNKNOWN "\")",
     "",
     "app = modal.App(\"diloco-launch\")",
@@ -126,7 +136,10 @@ static const char *const script[] = {
     "    if asked[\"what\"] == \"logs\":",
     "        logs(asked[\"jobs\"][0], asked[\"follow\"])",
     "    else:",
-    "        print(\"\\n\" + json.dumps({\"answers\": [answer(job) for job in asked[\"jobs\"]]}))",
+    "        answers = {\"answers\": [answer(job) for job in asked[\"jobs\"]]}",
+    "        if not is_known:",
+    "            answers[\"unknown\"] = modal.__version__",
+    "        print(\"\\n\" + json.dumps(answers))",
     "",
 };
 
@@ -211,8 +224,9 @@ static diloco_status put_request(dl_buf *out, const dl_launch_spec *spec, const 
     return dl_json_done(&j);
 }
 
-/* Append the script with its request, which is JSON in a string of Python. Escapes of a JSON string
- * mean the same there, except "\/" and pairs of surrogates, which the writer does not use. */
+/* Append the request and the script. The request is JSON in a string of Python. Escapes of a JSON
+ * string mean the same there, except "\/" and pairs of surrogates, which the writer does not use.
+ */
 static diloco_status write_script(dl_buf *out, const dl_launch_spec *spec, const char *what,
                                   const dl_job *jobs, size_t n, bool follow)
 {
@@ -226,11 +240,11 @@ static diloco_status write_script(dl_buf *out, const dl_launch_spec *spec, const
         dl_json_strn(&j, NULL, (const char *)request.data, request.len);
         status = dl_json_done(&j);
     }
+    if (!status)
+        status = dl_buf_addf(out, "import json\nasked = json.loads(%.*s)\n", (int)quoted.len,
+                             (const char *)quoted.data);
     for (size_t i = 0; !status && i < sizeof script / sizeof *script; i++)
         status = dl_buf_addf(out, "%s\n", script[i]);
-    if (!status)
-        status = dl_buf_addf(out, "asked = json.loads(%.*s)\n", (int)quoted.len,
-                             (const char *)quoted.data);
     dl_buf_deinit(&request);
     dl_buf_deinit(&quoted);
     return status;
@@ -239,6 +253,19 @@ static diloco_status write_script(dl_buf *out, const dl_launch_spec *spec, const
 /* ---- calls */
 
 static const char *const command[] = {"modal", "run", "--quiet", "-", NULL};
+
+/* Warn once of a version that is not known here. */
+static void warn_of_version(dl_json_value whole)
+{
+    static atomic_bool warned;
+    char version[64];
+    dl_rest_message(version, sizeof version, whole, "unknown");
+    if (*version && !atomic_exchange(&warned, true))
+        dl_log(DILOCO_LOG_WARN,
+               "version %s of modal" UNKNOWN ": it starts no replica. Those that run are still "
+               "shown and stopped by the calls of " KNOWN ": " INSTALL,
+               version);
+}
 
 /* Find the array of answers, one for each job. It is in the last line that begins with a brace:
  * `modal` and the image may print other lines. */
@@ -250,9 +277,10 @@ static diloco_status find_answers(dl_json_value *answers, dl_buf *text, size_t n
         if (*at == '{') last = at;
     if (last && !dl_json_parse(&whole, last, strcspn(last, "\n"))) {
         *answers = dl_json_get(whole, "answers");
+        warn_of_version(whole);
         if (dl_json_count(*answers) == n) return DILOCO_OK;
     }
-    return dl_fail(DILOCO_EPROTO, "modal: its script printed no answers; Modal 1.6 does");
+    return dl_fail(DILOCO_EPROTO, "modal: its script printed no answers; Modal " KNOWN " does");
 }
 
 /* The error of a script that fails as a whole. It counts as an outage, since `answer` catches the
@@ -261,8 +289,7 @@ static diloco_status find_answers(dl_json_value *answers, dl_buf *text, size_t n
 static diloco_status refuse(const dl_command_result *result)
 {
     if (strstr(result->err, UNKNOWN))
-        return dl_fail(DILOCO_EREFUSED, "modal run: %.300s: pip install 'modal>=1.6,<2'",
-                       result->err);
+        return dl_fail(DILOCO_EREFUSED, "modal run: %.300s: " INSTALL, result->err);
     if (strstr(result->err, "Token missing"))
         return dl_fail(DILOCO_EREFUSED, "modal run: %.300s; modal setup  makes a token",
                        result->err);
@@ -472,12 +499,12 @@ static diloco_status check(const dl_launch_spec *spec)
  * script then finds. */
 const dl_executor dl_executor_modal = {
     .name = "modal",
-    .needs = "Modal's command modal, version 1.6 or a later 1.x, with a token; launch.image",
+    .needs = "Modal's command modal, version 1.6, with a token; launch.image",
     .tested = "a recorder in place of modal; its calls fit the package modal 1.6.4. Not run "
               "against the real one",
     .options = "|image|cpus|gpus|gpu_type|memory|region|",
     .without = "|dir|grace|",
-    .caps = {.api = "the client modal 1.6",
+    .caps = {.api = "the client modal " KNOWN,
              .net = "none",
              .rank_env = "argument, DILOCO_RANK",
              .log_api = "logs of the sandbox",

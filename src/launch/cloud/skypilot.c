@@ -12,6 +12,7 @@
 #include "launch/executor_rows.h"
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,9 +20,12 @@
  * which has all managed jobs of the user. */
 enum { WORDS_MAX = 256, QUEUE_MAX = 64 << 20 };
 
-/* The minor version of SkyPilot 0 that the calls are those of. */
-enum { MINOR = 14 };
+/* The only version of SkyPilot whose calls were compared with those below. Add a later one after
+ * tests/launch/fits.py has accepted it. */
+#define KNOWN   "0.14"
+#define INSTALL "pip install 'skypilot==" KNOWN ".*'"
 
+#define DIGITS   "0123456789"
 #define PATIENCE (600 * DL_SECOND) /* the first call starts SkyPilot's server and controller */
 
 /* ---- arguments */
@@ -169,6 +173,52 @@ static diloco_status do_sky(dl_command_result *result, words *w)
     return dl_command_do(result, &run);
 }
 
+/* Read the version of `sky`, such as "0.14". Returns false if it is not known here, with a clause
+ * about it in `out`. */
+static bool is_known(char out[256])
+{
+    static const char *const argv[] = {"sky", "--version", NULL};
+    const dl_command_run run = {.argv = argv};
+    dl_command_result result;
+    if (dl_command_do(&result, &run)) {
+        snprintf(out, 256, "sky --version failed: %.200s", diloco_error_text());
+        return false;
+    }
+    const char *text = dl_buf_str(&result.out), *at = text ? strstr(text, "version ") : NULL;
+    if (at) at += strlen("version ");
+    const size_t major = at ? strspn(at, DIGITS) : 0;
+    const size_t minor = major && at[major] == '.' ? strspn(at + major + 1, DIGITS) : 0;
+    const size_t len = major + 1 + minor;
+    const bool known = minor && len == strlen(KNOWN) && memcmp(at, KNOWN, len) == 0;
+    if (minor)
+        snprintf(out, 256, "SkyPilot %.*s is not known here", (int)(len < 60 ? len : 60), at);
+    else
+        snprintf(out, 256, "sky --version printed no version of SkyPilot%s%.200s",
+                 *result.err ? ": " : "", result.err);
+    dl_buf_deinit(&result.out);
+    return known;
+}
+
+/* Nothing is launched by a version that is not known here. */
+static diloco_status check_version(void)
+{
+    char why[256];
+    return is_known(why) ? DILOCO_OK : dl_fail(DILOCO_EREFUSED, "%s: " INSTALL, why);
+}
+
+/* Warn once of a version that is not known here. Jobs that cost money are seen and stopped
+ * nevertheless. */
+static void warn_of_version(void)
+{
+    static atomic_bool looked;
+    char why[256];
+    if (!atomic_exchange(&looked, true) && !is_known(why))
+        dl_log(DILOCO_LOG_WARN,
+               "%s: it starts no replica. Those that run are still shown and stopped by the calls "
+               "of " KNOWN ": " INSTALL,
+               why);
+}
+
 /* Run sky for its effect. `failed` is the status of a command that fails. */
 static diloco_status run_sky(words *w, const char *what, diloco_status failed)
 {
@@ -202,6 +252,7 @@ static diloco_status run_queue(dl_buf *text)
 /* The array of all managed jobs. The caller frees *text. Lines before it are messages. */
 static diloco_status read_queue(dl_json_value *queue, dl_buf *text)
 {
+    warn_of_version();
     DL_TRY(run_queue(text));
     const char *all = dl_buf_str(text), *at = all;
     while (at && *at != '[')
@@ -209,7 +260,7 @@ static diloco_status read_queue(dl_json_value *queue, dl_buf *text)
     if (at && !dl_json_parse(queue, at, strlen(at))) return DILOCO_OK;
     dl_buf_deinit(text);
     return dl_fail(DILOCO_EPROTO, "skypilot:  sky jobs queue --output json  printed no JSON; "
-                                  "SkyPilot 0.14 does");
+                                  "SkyPilot " KNOWN " does");
 }
 
 /* Set the id from the queue; "" if no job has this name. The first one is the newest. */
@@ -274,6 +325,7 @@ static diloco_status launch_one(const dl_launch_spec *spec, const dl_job *job)
  * job is launched, so a launch that fails is a refusal. */
 static diloco_status launch(const dl_launch_spec *spec, dl_job *jobs, size_t n)
 {
+    if (!spec->dry) DL_TRY(check_version()); /* it may have changed since `check` */
     if (!spec->dry) DL_TRY(find_all(jobs, n));
     diloco_status status = DILOCO_OK;
     char why[512] = "";
@@ -442,32 +494,6 @@ static bool is_id(const dl_job *job)
     return dl_id_is_number(job->id);
 }
 
-/* Compare the version of `sky` with that of which the calls are. A minor version of 0 may change
- * them: an earlier one lacks some, and a later one is named. */
-static diloco_status check_version(void)
-{
-    static const char *const argv[] = {"sky", "--version", NULL};
-    const dl_command_run run = {.argv = argv};
-    unsigned major = 0, minor = 0;
-    dl_command_result result;
-    DL_TRY(dl_command_do(&result, &run));
-    const char *text = dl_buf_str(&result.out), *at = text ? strstr(text, "version ") : NULL;
-    const bool known = at && sscanf(at, "version %u.%u", &major, &minor) == 2;
-    dl_buf_deinit(&result.out);
-    if (!known)
-        return dl_fail(DILOCO_EREFUSED, "sky --version printed no version of SkyPilot%s%.200s",
-                       *result.err ? ": " : "", result.err);
-    if (major == 0 && minor < MINOR)
-        return dl_fail(DILOCO_EREFUSED,
-                       "SkyPilot %u.%u is not known here: pip install 'skypilot>=0.%d'", major,
-                       minor, MINOR);
-    if (major || minor > MINOR)
-        dl_log(DILOCO_LOG_WARN,
-               "SkyPilot %u.%u is not known here: its calls are taken to be those of 0.%d", major,
-               minor, MINOR);
-    return DILOCO_OK;
-}
-
 /* SkyPilot needs the number of GPUs and their type in one word. */
 static diloco_status check(const dl_launch_spec *spec)
 {
@@ -486,13 +512,13 @@ static diloco_status check(const dl_launch_spec *spec)
  * exactly_once. */
 const dl_executor dl_executor_skypilot = {
     .name = "skypilot",
-    .needs = "SkyPilot's command sky, version 0.14 or later, with the credentials of a cloud; "
+    .needs = "SkyPilot's command sky, version 0.14, with the credentials of a cloud; "
              "launch.image",
     .tested = "a recorder in place of sky; its calls fit the source of SkyPilot 0.14.1. Not run "
               "against the real one",
     .options = "|image|machine|cpus|gpus|gpu_type|memory|disk|spot|region|",
     .without = "|dir|grace|timeout|",
-    .caps = {.api = "the command sky of SkyPilot 0.14",
+    .caps = {.api = "the command sky of SkyPilot " KNOWN,
              .net = "none",
              .rank_env = "argument, DILOCO_RANK",
              .log_api = "sky jobs logs",

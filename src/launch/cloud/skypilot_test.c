@@ -25,7 +25,7 @@ static diloco_status read_logs(int *lines, int code)
     dl_job_init(&job, spec.run, 0, 0);
     strcpy(job.id, "17");
     snprintf(script, sizeof script,
-             "#!/bin/sh\nif [ $2 = queue ]; then\n"
+             "#!/bin/sh\nif [ \"$2\" = queue ]; then\n"
              "echo '[{\"job_id\":17,\"job_name\":\"%s\",\"status\":\"RUNNING\"}]'\n"
              "else echo one; echo two; exit %d; fi\n",
              job.name, code);
@@ -59,9 +59,9 @@ TEST(job_of_another_name_is_neither_stopped_nor_read)
     CHECK_INT(0, setenv("PATH", scratch_folder("stop"), 1));
     for (int own = 0; own < 2; own++) {
         snprintf(script, sizeof script,
-                 "#!/bin/sh\nif [ $2 = queue ]; then\n"
+                 "#!/bin/sh\nif [ \"$2\" = queue ]; then\n"
                  "echo '[{\"job_id\":17,\"job_name\":\"%s\",\"status\":\"RUNNING\"}]'\n"
-                 "else echo \"$*\" >'%s'; fi\n",
+                 "elif [ \"$1\" = jobs ]; then echo \"$*\" >'%s'; fi\n",
                  names[own], scratch_path("cancelled"));
         CHECK_INT(0, chmod(scratch_write("stop/sky", script, strlen(script)), 0700));
         CHECK_STATUS(own ? DILOCO_OK : DILOCO_EREFUSED,
@@ -81,6 +81,9 @@ TEST(job_of_another_name_is_neither_stopped_nor_read)
         CHECK_STR(own ? "17" : "", found.id);
     }
 }
+
+/* The output of `sky --version`. */
+static const char *version = "skypilot, version 0.14.1";
 
 /* Launch a job. `sky` prints its messages, and ends with `words` on stderr as SkyPilot 0.14.1 does:
  * its queue before there is a jobs controller, and its launch if `words` are not "". */
@@ -103,11 +106,12 @@ static diloco_status launch_first(dl_job *job, const char *words)
     snprintf(
         script, sizeof script,
         "#!/bin/sh\nprintf '\\033[32m\\342\\234\\223 SkyPilot API server started.\\033[0m\\n'\n"
-        "if [ $2 = launch ]; then\nprintf '%s' >&2; [ -z '%s' ] || exit 1; : >'%s'\n"
+        "if [ \"$1\" = --version ]; then echo '%s'\nelif [ $2 = launch ]; then\nprintf '%s' >&2; [ "
+        "-z '%s' ] || exit 1; : >'%s'\n"
         "elif [ -e '%s' ]; then\n"
         "echo '[{\"job_id\":17,\"job_name\":\"%s\",\"status\":\"PENDING\"}]'\nelse\n"
         "echo 'sky.exceptions.ClusterNotUpError: No in-progress managed jobs.' >&2; exit 1; fi\n",
-        words, words, mark, mark, job->name);
+        version, words, words, mark, mark, job->name);
     CHECK_INT(0, chmod(scratch_write("first/sky", script, strlen(script)), 0700));
     return dl_executor_skypilot.launch(&spec, job, 1);
 }
@@ -119,6 +123,31 @@ TEST(first_job_is_launched_though_there_is_no_jobs_controller_yet)
     CHECK_OK(launch_first(&job, ""));
     CHECK_STR("17", job.id);
     CHECK_INT(0, unlink(scratch_path("launched")));
+}
+
+/* The last one has more digits than any integer. */
+TEST(version_that_is_not_known_launches_nothing_and_is_named)
+{
+    static const char *const rows[][2] = {
+        {"skypilot, version 0.15.0", "SkyPilot 0.15 is not known here"},
+        {"skypilot, version 0.13.9", "SkyPilot 0.13 is not known here"},
+        {"skypilot, version 0.140.0", "SkyPilot 0.140 is not known here"},
+        {"skypilot, version 1.0.0.dev20260101", "SkyPilot 1.0 is not known here"},
+        {"skypilot, version 1.14", "SkyPilot 1.14 is not known here"},
+        {"skypilot, version unknown", "sky --version printed no version of SkyPilot"},
+        {"skypilot, version 0.", "sky --version printed no version of SkyPilot"},
+        {"skypilot, version 0.42949672960000000000014", "42949672960000000000014 is not known"},
+    };
+    dl_job job;
+    CHECK_INT(0, setenv("PATH", scratch_path("first"), 1));
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        version = rows[i][0];
+        CHECK_STATUS(DILOCO_EREFUSED, launch_first(&job, ""));
+        CHECK_CONTAINS(rows[i][1], diloco_error_text());
+        CHECK_CONTAINS(": pip install 'skypilot==0.14.*'", diloco_error_text());
+        CHECK_INT(-1, access(scratch_path("launched"), F_OK));
+    }
+    version = "skypilot, version 0.14.1";
 }
 
 TEST(launch_without_an_enabled_cloud_names_the_command_that_shows_them)
@@ -157,5 +186,6 @@ TEST(option_is_named_only_if_the_words_of_sky_repeat_its_value)
 TEST_MAIN(job_of_another_name_is_neither_stopped_nor_read,
           exit_code_that_is_the_state_of_the_job_is_no_error_of_its_logs,
           first_job_is_launched_though_there_is_no_jobs_controller_yet,
+          version_that_is_not_known_launches_nothing_and_is_named,
           launch_without_an_enabled_cloud_names_the_command_that_shows_them,
           option_is_named_only_if_the_words_of_sky_repeat_its_value)
