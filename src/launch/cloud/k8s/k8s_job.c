@@ -16,6 +16,7 @@
 /* Seconds that an ended Job keeps its output, and bytes of a list of indexes. The note is the
  * annotation in which the Job controller writes the index of a pod. */
 enum { KEPT_S = 7 * 86400, INDEX_LIST = 8192 };
+#define OOM        "OOMKilled" /* the kernel's killer ended the container */
 #define INDEX_NOTE "batch.kubernetes.io/job-completion-index"
 #define RANK_MARK  "\x01" /* in words, where the index comes; no option holds it */
 
@@ -376,8 +377,7 @@ static const char *condition(char out[128], dl_json_value object, const char *ty
     return out;
 }
 
-/* Write "<reason>: <message>" of an object, such as "Evicted: The node was low on resource:
- * memory";
+/* Write "<reason>: <message>" of an object, such as "Evicted: The node was low on resource: disk";
  * "" without a reason. */
 static const char *read_words(char out[224], dl_json_value object)
 {
@@ -396,8 +396,8 @@ static void set_container(dl_job *job, dl_json_value end, int code)
 {
     char reason[64], words[224];
     dl_rest_text(reason, sizeof reason, end, "reason");
-    if (!strcmp(reason, "OOMKilled"))
-        dl_job_set(job, DL_JOB_FAILED, -1, "OOMKilled: it used more than launch.memory");
+    if (!strcmp(reason, OOM))
+        dl_job_set(job, DL_JOB_FAILED, -1, OOM ": it used more than launch.memory");
     else if (!strcmp(reason, "StartError") || !strcmp(reason, "ContainerCannotRun"))
         dl_job_set(job, DL_JOB_FAILED, code, "%s", read_words(words, end));
     else
@@ -407,19 +407,26 @@ static void set_container(dl_job *job, dl_json_value end, int code)
 /* The index has failed. Its pod has the exit code, unless it was removed or never started: then the
  * replica is LOST, as it may have been killed. After the deadline or for lack of memory it was
  * killed as well, so those reasons come before the exit code, which would mean LOST. A pod that the
- * kubelet has killed or refused has words about that. */
+ * cluster has killed or refused has words about that. Another start does not cure a lack of memory,
+ * unless the node evicted the pod. */
 static void set_failed(dl_job *job, dl_json_value kube_job, dl_json_value pod)
 {
-    char why[128], words[224];
+    char why[128], words[224], target[128], reason[64];
     uint64_t code;
     const dl_json_value end = dl_json_get(container_state(pod), "terminated");
     const bool has_code =
         end.type == DL_JSON_OBJECT && !dl_json_read_u64(&code, end, "exitCode", 255);
+    const bool is_killed = !has_code || code == 128 + SIGKILL || code == 128 + SIGTERM;
+    const bool is_oom = strcmp(dl_rest_text(reason, sizeof reason, end, "reason"), OOM) == 0;
+    const bool is_evicted =
+        *condition(target, pod, "DisruptionTarget") ||
+        strcmp(dl_rest_text(reason, sizeof reason, pod, "status.reason"), "Evicted") == 0;
     condition(why, kube_job, "Failed");
-    read_words(words, dl_json_get(pod, "status"));
+    if (!*read_words(words, dl_json_get(pod, "status")) && *target)
+        snprintf(words, sizeof words, "the cluster took its pod away: %s", target);
     if (strcmp(why, "DeadlineExceeded") == 0)
         dl_job_set(job, DL_JOB_FAILED, -1, "launch.timeout is over");
-    else if (*words && (!has_code || code == 128 + SIGKILL))
+    else if (*words && (is_oom ? is_evicted : is_killed))
         dl_job_set(job, DL_JOB_LOST, -1, "%s", words);
     else if (has_code)
         set_container(job, end, (int)code);

@@ -167,6 +167,38 @@ TEST(each_reason_of_a_failed_pod_is_shown)
               "\"reason\":\"Evicted\"," END("\"exitCode\":130"));
 }
 
+#define TARGET                                                                                     \
+    "\"conditions\":[{\"type\":\"DisruptionTarget\",\"status\":\"True\",\"reason\":"               \
+    "\"TerminationByKubelet\"}],"
+#define KILLED(reason) END("\"reason\":\"" reason "\",\"exitCode\":137")
+
+/* A replica that used too much memory would do so again, unless its node evicted it. */
+TEST(lack_of_memory_has_failed_and_an_eviction_is_lost)
+{
+    static const row rows[] = {
+        {KILLED("OOMKilled"), "FAILED: OOMKilled: it used more than launch.memory"},
+        {"\"reason\":\"Dreaming\"," KILLED("OOMKilled"),
+         "FAILED: OOMKilled: it used more than launch.memory"},
+        {"\"reason\":\"NodeShutdown\"," KILLED("OOMKilled"),
+         "FAILED: OOMKilled: it used more than launch.memory"},
+        {TARGET KILLED("OOMKilled"),
+         "LOST, again: the cluster took its pod away: TerminationByKubelet"},
+        {"\"reason\":\"Evicted\",\"message\":\"low on memory.\"," KILLED("OOMKilled"),
+         "LOST, again: Evicted: low on memory"},
+        {"\"reason\":\"Evicted\",\"message\":\"low on memory.\"," TARGET KILLED("OOMKilled"),
+         "LOST, again: Evicted: low on memory"},
+        {"\"reason\":\"Evicted\"," END("\"reason\":\"OOMKilled\",\"exitCode\":1"),
+         "LOST, again: Evicted"},
+        {TARGET KILLED("Error"),
+         "LOST, again: the cluster took its pod away: TerminationByKubelet"},
+        {"\"reason\":\"Evicted\",\"message\":\"low on disk.\"," END("\"exitCode\":143"),
+         "LOST, again: Evicted: low on disk"},
+        {"\"reason\":\"Evicted\"," END("\"exitCode\":3"), "FAILED: exit code 3"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        check_pod(rows[i].theirs, rows[i].outcome, FAILED, rows[i].theirs);
+}
+
 #define CONDITION(type, reason)                                                                    \
     "\"conditions\":[{\"type\":\"" type "\",\"status\":\"True\",\"reason\":\"" reason "\"}]"
 
@@ -202,4 +234,4 @@ TEST_MAIN(each_phase_of_a_pod_has_its_state, each_reason_of_a_container_that_wai
           pod_that_is_not_scheduled_has_the_words_of_the_scheduler,
           pod_that_the_cluster_takes_away_runs_with_the_reason,
           each_end_of_a_container_has_its_state, each_reason_of_a_failed_pod_is_shown,
-          each_condition_of_a_job_has_its_state)
+          lack_of_memory_has_failed_and_an_eviction_is_lost, each_condition_of_a_job_has_its_state)
