@@ -105,7 +105,8 @@ class Kubernetes(Fake):
     POST /test/evict?pod=NAME ends a pod as an eviction does: the Job replaces it. The namespace "gone" does not exist.
     The file "denied" has permissions that the user lacks, such as "delete pods".
     With the file "kueue", which names LocalQueues, the cluster has Kueue; POST /test/resume resumes suspended Jobs.
-    The file "version" has another major and minor version than 1 and 29+.
+    The file "version" has another major and minor version than 1 and 29+. The file "no-api" has an API version that the
+    cluster does not serve, such as batch/v1.
     With the file "volcano" it has Volcano, but no scheduler: pods start at once.
     While the file no-output exists, no output of a pod can be read.
     The file "quota" has "jobs": no Job may be created; or "pods": no pod may, which the Job's events say.
@@ -265,6 +266,12 @@ class Kubernetes(Fake):
         return {"kind": "LocalQueue"} if name else \
             {"kind": "APIGroup", "name": "kueue.x-k8s.io", "versions": [version], "preferredVersion": version}
 
+    def answer_api(self, version):
+        lacks = self.folder.joinpath("no-api")
+        if lacks.exists() and lacks.read_text("ascii").strip() == version:
+            self.refuse(404, "NotFound", "the server could not find the requested resource")
+        return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": version, "resources": []}
+
     def answer(self, method, path, query, headers, body):
         for_test = self.ray.test(path, query)
         if for_test is not None:
@@ -286,6 +293,8 @@ class Kubernetes(Fake):
             version = self.folder.joinpath("version")
             major, minor = version.read_text("ascii").split() if version.exists() else ("1", "29+")
             return {"major": major, "minor": minor, "gitVersion": f"v{major}.{minor}"}
+        if path in ("/api/v1", "/apis/batch/v1"):
+            return self.answer_api(path.split("/", 2)[2])
         if path == "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":
             asked = body["spec"]["resourceAttributes"]
             denied = self.folder.joinpath("denied")

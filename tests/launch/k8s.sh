@@ -41,8 +41,15 @@ expect_error 3 'the cluster has Kubernetes 1.28, which would ignore a member of 
     --store "$hub/cut"
 echo 2 0 >api/version
 expect_error 3 'the cluster has Kubernetes 2.0, which is not known here' diloco launch tiny.toml --store "$hub/cut"
-[ "$(n_posts)" = "$posts" ] || fail "something was created in a cluster that is too old"
 rm api/version
+for api_version in v1 batch/v1; do
+    echo $api_version >api/no-api
+    expect_error 3 "the cluster does not serve the API $api_version, and k8s knows no other version of it" \
+        diloco launch tiny.toml --store "$hub/cut"
+done
+[ "$(n_posts)" = "$posts" ] || fail "something was created in a cluster of another version"
+rm api/no-api
+echo 1 99 >api/version # a later one is used: the versions of its API count
 echo 'delete pods' >api/denied
 expect_error 3 'you may not delete pods in the namespace default of the cluster' diloco launch tiny.toml \
     --store "$hub/cut"
@@ -86,7 +93,7 @@ ended 130
 book() { grep -ho 'diloco-[0-9a-f]*-g[0-9]*/[0-9]*' hub/cut/launch/*.json | tail -1; }
 # A ResourceQuota refuses the Job, with the way out. One that the pods exceed has them wait, with the controller's words;
 # without the permission to read these, the message says where they are.
-# The request has a member for each option of the executor.
+# The request has a member for each option that sizes or places a pod. Queue, gang and project have tests of their own.
 echo jobs >api/quota
 expect_error 3 'exceeded quota: team; ask for a higher quota' diloco launch tiny.toml --store "$hub/full" \
     --set launch.gpus=2 --set launch.gpu_type=NVIDIA-L4 --set launch.cpus=7 --set launch.memory=30.5 \

@@ -59,6 +59,47 @@ static diloco_status check_version(dl_rest *rest)
     return status;
 }
 
+/* Look for what the cluster should have at `path`, and set `version` to the version that the answer
+ * prefers, if any. Something that the user may not look at (403) counts as found. */
+static diloco_status find(bool *found, char version[32], dl_rest *rest, const char *path,
+                          const char *what)
+{
+    dl_rest_call call;
+    dl_rest_response response;
+    dl_rest_call_init(&call, "GET", what);
+    diloco_status status = dl_rest_path(&call, "%s", path);
+    if (!status) status = dl_rest_do(rest, &call, &response);
+    if (!status) {
+        *found = response.status != 404;
+        dl_rest_text(version, 32, response.json, "preferredVersion.version");
+        if (*found && !dl_rest_is_good(&response) && response.status != 403)
+            status = dl_rest_refused(rest, &call, &response);
+        dl_buf_deinit(&response.text);
+    }
+    dl_rest_call_deinit(&call);
+    return status;
+}
+
+/* Returns DILOCO_EREFUSED if the cluster does not serve a version of the API that a launch speaks.
+ * Every user may read what an API server has, unless the cluster's own rules forbid it. */
+static diloco_status check_served(dl_rest *rest)
+{
+    static const struct {
+        const char *path, *name;
+    } apis[] = {{"/api/v1", "v1"}, {"/apis/batch/v1", "batch/v1"}};
+    char version[32];
+    bool found;
+    for (size_t i = 0; i < sizeof apis / sizeof *apis; i++) {
+        DL_TRY(find(&found, version, rest, apis[i].path, apis[i].name));
+        if (!found)
+            return dl_fail(DILOCO_EREFUSED,
+                           "the cluster does not serve the API %s, and k8s knows no other version "
+                           "of it: kubectl api-versions lists those of the cluster",
+                           apis[i].name);
+    }
+    return DILOCO_OK;
+}
+
 /* ---- permissions */
 
 /* The Role of docs/launch.md. `with`: the kind of object, the scheduler or the option that needs
@@ -137,27 +178,6 @@ static diloco_status check_permission(dl_rest *rest, size_t i)
 }
 
 /* ---- the scheduler of launch.gang */
-
-/* Look for what the cluster should have at `path`, and set `version` to the version that the answer
- * prefers, if any. Something that the user may not look at (403) counts as found. */
-static diloco_status find(bool *found, char version[32], dl_rest *rest, const char *path,
-                          const char *what)
-{
-    dl_rest_call call;
-    dl_rest_response response;
-    dl_rest_call_init(&call, "GET", what);
-    diloco_status status = dl_rest_path(&call, "%s", path);
-    if (!status) status = dl_rest_do(rest, &call, &response);
-    if (!status) {
-        *found = response.status != 404;
-        dl_rest_text(version, 32, response.json, "preferredVersion.version");
-        if (*found && !dl_rest_is_good(&response) && response.status != 403)
-            status = dl_rest_refused(rest, &call, &response);
-        dl_buf_deinit(&response.text);
-    }
-    dl_rest_call_deinit(&call);
-    return status;
-}
 
 /* Without its API nothing starts the pods. Every user may read what an API server has, unless the
  * cluster's own rules forbid it. */
@@ -243,7 +263,12 @@ diloco_status dl_k8s_check_ready(dl_rest *rest)
     char version[32];
     const char *gang = rest->spec->config->launch_gang;
     if (rest->spec->dry) return DILOCO_OK;
-    DL_TRY(strcmp(kind(rest->spec), JOB) == 0 ? check_version(rest) : check_ray(rest));
+    if (strcmp(kind(rest->spec), JOB) == 0) {
+        DL_TRY(check_version(rest));
+        DL_TRY(check_served(rest));
+    } else {
+        DL_TRY(check_ray(rest));
+    }
     for (size_t i = 0; i < sizeof permissions / sizeof *permissions; i++)
         if (is_needed(rest->spec, permissions[i].with)) DL_TRY(check_permission(rest, i));
     if (strcmp(gang, "kueue") == 0) return check_queue(rest);
