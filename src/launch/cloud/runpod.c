@@ -181,8 +181,9 @@ const dl_executor dl_executor_runpod = {
     .name = "runpod",
     .needs = "an API key in RUNPOD_API_KEY; launch.image; launch.gpu_type with launch.gpus; "
              "secrets stored in the account under the same names",
-    .tested = "a fake of this project; pods fit models that mcparmory-runpod 1.0.1 has of the "
-              "published API. Not run against the real one",
+    .tested =
+        "a fake of this project; pods fit models of a third party, mcparmory-runpod 1.0.1, of the "
+        "published API. Not run against the real one",
     .options = "|image|machine|cpus|gpus|gpu_type|memory|disk|spot|region|endpoint|",
     .without = "|dir|grace|timeout|",
     .caps = {.api = "v1",

@@ -567,8 +567,8 @@ const dl_executor dl_executor_k8s = {
         "launch.endpoint of kubectl proxy; launch.image. For RayJobs KubeRay 1.2 or later, and "
         "Ray in the image",
     .tested = "fakes of this project with the semantics of Indexed Jobs and of KubeRay's RayJobs; "
-              "requests and answers fit the OpenAPI schemas of Kubernetes 1.29 to 1.37. Not run "
-              "against a real cluster",
+              "objects of Kubernetes itself, and the pods of RayJobs, fit the OpenAPI schemas of "
+              "Kubernetes 1.29 to 1.37. Not run against a real cluster",
     .options = "|image|cpus|gpus|gpu_type|memory|disk|machine|project|role|queue|gang|endpoint|"
                "context|k8s_kind|",
     .caps = {.api = "batch/v1 of Kubernetes 1.29 or later; ray.io/v1; "
