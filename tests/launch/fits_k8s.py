@@ -89,6 +89,9 @@ def documents():
     folder = pathlib.Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
     minors = sorted(int(path.name.split(".")[1]) for path in folder.glob("v1.*-local-strict"))
     minors = [minor for minor in minors if minor >= OLDEST]
+    source = pathlib.Path(__file__).parents[2] / "src/launch/cloud/k8s/k8s_ready.c"
+    last = int(re.search(r"MINOR_LAST = (\d+)", source.read_text("utf-8"))[1])
+    assert minors[-1] == last, f"k8s_ready.c: MINOR_LAST is {last}, and the last version here is 1.{minors[-1]}"
     assert minors[0] == OLDEST and minors == list(range(OLDEST, minors[-1] + 1)), minors
     return [Document(f"1.{minor}", folder / f"v1.{minor}.0-local-strict") for minor in minors]
 

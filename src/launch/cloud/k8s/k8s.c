@@ -571,7 +571,7 @@ const dl_executor dl_executor_k8s = {
               "Kubernetes 1.29 to 1.37. Not run against a real cluster",
     .options = "|image|cpus|gpus|gpu_type|memory|disk|machine|project|role|queue|gang|endpoint|"
                "context|k8s_kind|",
-    .caps = {.api = "batch/v1 of Kubernetes 1.29 or later; ray.io/v1; "
+    .caps = {.api = "v1 and batch/v1 of Kubernetes 1.29 or later; ray.io/v1; "
                     "scheduling.volcano.sh/v1beta1; Kueue's of the cluster",
              .net = "private-ip",
              .rank_env = "argument, DILOCO_RANK from the completion index",

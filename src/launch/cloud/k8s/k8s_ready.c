@@ -1,13 +1,17 @@
 /* k8s_ready.c - see k8s_ready.h. */
 #include "launch/cloud/k8s/k8s_ready.h"
 
+#include "base/log.h"
+
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* The first minor version of Kubernetes 1 that has backoffLimitPerIndex without a feature gate. An
  * older API server drops that member without an error. The failures of all replicas would then
- * count against one limit of the Job. */
-enum { MINOR_MIN = 29 };
+ * count against one limit of the Job. MINOR_LAST is the last one that tests/launch/fits_k8s.py
+ * compares. */
+enum { MINOR_MIN = 29, MINOR_LAST = 37 };
 
 #define REVIEWS "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 #define KUEUE   "/apis/kueue.x-k8s.io"
@@ -29,6 +33,17 @@ static bool is_unknown(const char *major, const char *minor)
     const long first = strtol(major, &end_major, 10), second = strtol(minor, &end_minor, 10);
     if (end_major == major || end_minor == minor) return false;
     return first != 1 || second < MINOR_MIN;
+}
+
+/* Name a later version once. It is used, since check_served asks for the versions of its API. */
+static void name_later(const char *major, const char *minor)
+{
+    static atomic_bool named;
+    if (strtol(minor, NULL, 10) > MINOR_LAST && !atomic_exchange(&named, true))
+        dl_log(DILOCO_LOG_WARN,
+               "the cluster has Kubernetes %s.%s, later than 1.%d, the last one that was compared: "
+               "it is used if it serves the API versions v1 and batch/v1",
+               major, minor, MINOR_LAST);
 }
 
 /* Every user may read the version, unless the cluster's own rules forbid it. */
@@ -53,6 +68,8 @@ static diloco_status check_version(dl_rest *rest)
                              strcmp(major, "1") ? "is not known here"
                                                 : "would ignore a member of the Job",
                              MINOR_MIN);
+        else
+            name_later(major, minor);
         dl_buf_deinit(&response.text);
     }
     dl_rest_call_deinit(&call);
