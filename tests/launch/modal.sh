@@ -26,7 +26,8 @@ sent_nothing
 # Refusals name the option or the cause.
 expect_error 2 'launch.image is not set' diloco launch tiny.toml --store "$store" --set launch.image=
 expect_error 2 'launch.gpus and launch.gpu_type together' diloco launch tiny.toml --store "$store" --set launch.gpus=1
-expect_error 2 '86400 seconds at the latest' diloco launch tiny.toml --store "$store" --set launch.timeout=90000
+expect_error 2 'launch.timeout = 2419201: Modal stops a sandbox after 86400 seconds at the latest' \
+    diloco launch tiny.toml --store "$store" --set launch.timeout=2419201
 expect_error 2 'no program modal here' env PATH="$work/bin" diloco launch tiny.toml --store "$store"
 : >api/no-token
 expect_error 3 'Token missing' diloco launch tiny.toml --store "$store"

@@ -13,6 +13,7 @@
 #include "launch/command.h"
 #include "launch/executor_rows.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -487,9 +488,9 @@ static diloco_status check(const dl_launch_spec *spec)
                                       "as launch.gpus=1 and launch.gpu_type=L4");
     if (config->launch_timeout_s > DAY_S)
         return dl_fail(DILOCO_EINVAL,
-                       "launch.timeout = %g: Modal stops a sandbox after %d seconds "
+                       "launch.timeout = %.0f: Modal stops a sandbox after %d seconds "
                        "at the latest",
-                       config->launch_timeout_s, DAY_S);
+                       ceil(config->launch_timeout_s), DAY_S);
     if (dl_command_exists("modal")) return DILOCO_OK;
     return dl_fail(DILOCO_EINVAL, "modal: there is no program modal here: pip install modal, and  "
                                   "modal setup  makes a token");
