@@ -2,8 +2,11 @@
 
 The OpenAPI documents of Kubernetes 1.29 and later are JSON schemas of the package kubernetes-validate. They have to accept
 each object that was sent and each that the fake has answered. Of the objects of extensions the parts in EXTENSIONS alone are
-checked, which are none of a LocalQueue. An answer without a kind, that of /version, is not checked. The schemas are strict: types, required members and formats, and no member that they lack. The documents have no schema for choices, quantities and labels; those are checked here, choices
-by the descriptions of their members. The package kubernetes has to have each call."""
+checked, which are none of a LocalQueue. An answer without a kind, that of /version, is not checked.
+
+The schemas are strict: types, required members and formats, and no member that they lack. They have no choices, quantities
+and labels. Those are checked here, choices by the descriptions of their members. The package kubernetes has to have each
+call."""
 import copy
 import json
 import pathlib

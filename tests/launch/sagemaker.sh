@@ -30,8 +30,8 @@ expect_error 3 "a hub's token is a secret" env DILOCO_HUB_TOKEN=x diloco launch 
 expect_error 2 'launch.role is not set' diloco launch tiny.toml --store "$store" --set launch.role=
 expect_error 2 'launch.output is not set' diloco launch tiny.toml --store "$store" --set launch.output=
 expect_error 2 'no region' env -u AWS_REGION diloco launch tiny.toml --store "$store"
-expect_error 2 'launch.timeout = 2419201: SageMaker ends a job after 2419200 seconds at the latest' diloco launch tiny.toml --store "$store" \
-    --set launch.timeout=2419201
+expect_error 2 'launch.timeout = 2419201: SageMaker ends a job after 2419200 seconds at the latest' \
+    diloco launch tiny.toml --store "$store" --set launch.timeout=2419201
 expect_error 3 'launch.gpus' diloco launch tiny.toml --store "$store" --set launch.gpus=1
 expect_error 3 'The account-level service limit' diloco launch tiny.toml --store "$store" --set launch.machine=ml.p5.48xlarge
 says 'ask for a higher quota'
