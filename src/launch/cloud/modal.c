@@ -492,8 +492,8 @@ static diloco_status check(const dl_launch_spec *spec)
                        "at the latest",
                        ceil(config->launch_timeout_s), DAY_S);
     if (dl_command_exists("modal")) return DILOCO_OK;
-    return dl_fail(DILOCO_EINVAL, "modal: there is no program modal here: pip install modal, and  "
-                                  "modal setup  makes a token");
+    return dl_fail(DILOCO_EINVAL, "modal: there is no program modal here: " INSTALL
+                                  ", and  modal setup  makes a token");
 }
 
 /* The script searches and creates in two steps. Modal refuses a second sandbox of a name, which the

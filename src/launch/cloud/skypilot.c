@@ -504,8 +504,8 @@ static diloco_status check(const dl_launch_spec *spec)
         return dl_fail(DILOCO_EINVAL, "skypilot needs launch.gpus and launch.gpu_type together, "
                                       "such as launch.gpus=1 and launch.gpu_type=L4");
     if (dl_command_exists("sky")) return check_version();
-    return dl_fail(DILOCO_EINVAL, "skypilot: there is no program sky here: pip install skypilot, "
-                                  "and  sky check  shows the clouds it can use");
+    return dl_fail(DILOCO_EINVAL, "skypilot: there is no program sky here: " INSTALL ", and  "
+                                  "sky check  shows the clouds it can use");
 }
 
 /* A managed job has no time limit and no grace period. A search and a launch are two calls: not
