@@ -115,10 +115,7 @@ static void applied(dl_machine *m, bool valid, bool counted)
     } else if (ledger && dl_ledger_is_exact(ledger)) {
         dl_pace_aborted(m->a.pace, e, dl_ledger_holds(ledger));
     }
-    if (counted) {
-        m->self.n_announcements = m->self.n_late = 0;
-        m->self.announce_at = m->self.announced = 0;
-    }
+    if (counted) m->self.n_announcements = 0, m->self.announce_at = m->self.announced = 0;
     dl_pace_apply(m->a.pace, e, f, commit, counted);
     dl_machine_compare_bases(m);
     dl_machine_clear_entry(m);

@@ -240,6 +240,7 @@ static void take_start(dl_machine *m, const dl_machine_start *start)
     m->self.has_bases =
         start->bases != NULL && dl_machine_mode(m)->has_due_points; /* pace.c: dl_pace_caught_up */
     m->self.bases_at = start->bases ? m->a.pace->applied : 0;
+    m->self.n_late = 0;
     m->self.own_since = start->bases ? m->a.pace->applied : UINT64_MAX;
 }
 
@@ -279,7 +280,10 @@ dl_request dl_machine_trained(dl_machine *m, const dl_reply *reply)
 
 dl_request dl_machine_late_checked(dl_machine *m, const dl_reply *reply)
 {
-    if (!reply->read.text) return dl_gather_collect(m);
+    if (!reply->read.text) {
+        m->self.n_late = 0;
+        return dl_gather_collect(m);
+    }
     m->log.behind = true; /* it was committed without us: P13 */
     m->self.n_late++;
     dl_joining_fall_out_of_step(m);

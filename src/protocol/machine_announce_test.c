@@ -62,9 +62,10 @@ static void commit_without_us(world *w, uint64_t number)
 
 /* r0 trains for entries 3 and 4, which close before its due points. Others have then contributed to
  * entry 5. */
-static void be_late_twice(world *w)
+static void be_late_twice(world *w, const char *on_missing)
 {
     make_world(w, 3);
+    CHECK_OK(dl_config_set(&w->config, "run.on_missing", on_missing, "test"));
     join_run(w);
     w->pace.entries = WORLD_ROOM;
     for (uint64_t e = 3; e < 5; e++) {
@@ -79,7 +80,7 @@ static void be_late_twice(world *w)
 TEST(p13_replica_that_is_late_again_aligns_to_an_entry_without_contributions)
 {
     world w;
-    be_late_twice(&w);
+    be_late_twice(&w, "commit_partial");
     CHECK_INT(5, until(&w, DL_REQUEST_WAIT)->entry);
     commit_without_us(&w, 5);
     CHECK_INT(6, next(&w, DL_REQUEST_LIST)->entry);
@@ -91,10 +92,20 @@ TEST(p13_replica_that_is_late_again_aligns_to_an_entry_without_contributions)
     end_world(&w);
 }
 
+/* The others wait for it, and it may not wait for them. */
+TEST(p13_replica_that_a_waiting_entry_waits_for_does_not_align)
+{
+    world w;
+    be_late_twice(&w, "wait");
+    CHECK_INT(5, until(&w, DL_REQUEST_TRAIN)->entry);
+    CHECK_INT(0, w.asked[DL_REQUEST_WAIT]);
+    end_world(&w);
+}
+
 TEST(p13_replica_that_is_late_again_trains_after_three_entries)
 {
     world w;
-    be_late_twice(&w);
+    be_late_twice(&w, "commit_partial");
     for (uint64_t e = 5; e < 8; e++) {
         CHECK_INT(e, (int)until(&w, DL_REQUEST_WAIT)->entry);
         CHECK_INT(2, w.asked[DL_REQUEST_TRAIN]);
@@ -206,6 +217,7 @@ TEST_MAIN(p9_unawaited_replica_announces_itself_before_it_trains,
           p13_unawaited_replica_trains_from_the_others_next_due_point,
           p13_unawaited_replica_trains_after_patience_if_no_other_contributes,
           p13_replica_that_is_late_again_aligns_to_an_entry_without_contributions,
+          p13_replica_that_a_waiting_entry_waits_for_does_not_align,
           p13_replica_that_is_late_again_trains_after_three_entries,
           p9_awaited_replica_does_not_announce_itself, p9_announcements_without_effect_become_rarer,
           p9_name_of_an_announcement_is_not_used_again,

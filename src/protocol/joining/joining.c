@@ -117,7 +117,7 @@ dl_request dl_joining_announce(dl_machine *m)
 void dl_joining_fall_out_of_step(dl_machine *m)
 {
     m->self.out_of_step = true;
-    m->self.align_until = 0;
+    m->self.align_until = m->self.untouched = 0;
     m->self.read_from = dl_open_entry(m);
     m->self.read_since = m->now;
     m->self.measure_at = dl_open_entry(m) + ENTRIES_TO_READ;
@@ -212,8 +212,9 @@ dl_request dl_joining_measured(dl_machine *m, const dl_reply *reply)
  * contributed to the open entry, and trains from that due point.
  *
  * Another may have contributed long before this one looks. So a replica that is late at due point
- * after due point, even while entries wait for it, aligns itself to an entry that it has seen
- * without a contribution. If entries close faster than it looks, it does not find one. */
+ * after due point aligns itself to an entry that it has seen without a contribution. If entries
+ * close faster than it looks, it does not find one. It does so even while entries wait for it, if
+ * these close at a deadline. */
 
 static bool is_late_again(const dl_machine *m)
 {
@@ -224,7 +225,8 @@ bool dl_joining_has_to_align(const dl_machine *m)
 {
     if (!m->self.out_of_step || m->a.reader || !dl_machine_mode(m)->announces) return false;
     if (!dl_gather_has_roster(m) || m->a.control->roster.n == 0) return false;
-    if (is_awaited(m) && !is_late_again(m)) return false;
+    const bool have_deadlines = m->a.config->on_missing != DL_MISSING_WAIT;
+    if (is_awaited(m) && !(is_late_again(m) && have_deadlines)) return false;
     if (dl_pace_participates(m->a.pace, dl_open_entry(m))) return false;
     return !m->self.align_until || m->now < m->self.align_until;
 }
