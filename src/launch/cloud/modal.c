@@ -41,9 +41,9 @@ static const char *const script[] = {
     "import modal",
     "",
     "numbers = re.match(\"[0-9]+[.][0-9]+\", modal.__version__)",
-    "is_known = numbers is not None and numbers[0] == \"" KNOWN "\"",
+    ("is_known = numbers is not None and numbers[0] == \"" KNOWN "\""),
     "if asked[\"what\"] == \"create\" and not is_known:",
-    "    sys.exit(\"version \" + modal.__version__ + \" of modal" UNKNOWN "\")",
+    ("    sys.exit(\"version \" + modal.__version__ + \" of modal" UNKNOWN "\")"),
     "",
     "app = modal.App(\"diloco-launch\")",
     /* Errors after which another try may succeed. */
