@@ -176,9 +176,9 @@ rm -rf cut cut.local far/diloco-*
 diloco launch secret.toml --store cut --on "ssh://$a,$b" >launch.out 2>launch.err &
 launcher=$!
 started="$started $launcher"
+secret_arrived() { grep -qzx 'DILOCO_TEST_WORD=swordfish' "/proc/$(replica_of 0 0)/environ" 2>/dev/null; }
 wait_for has_replica 0 0
-replica=$(replica_of 0 0)
-grep -qzx 'DILOCO_TEST_WORD=swordfish' "/proc/$replica/environ" || fail "the secret did not arrive"
+wait_for secret_arrived # a process that has just begun may have no environment yet
 ! in_arguments swordfish || fail "the secret is in a list of processes"
 code=0
 wait "$launcher" || code=$?
