@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/safetensors.h"
+#include "log/fields.h"
 #include <diloco/log.h>
 
 #include <sys/stat.h>
@@ -513,6 +514,18 @@ static diloco_status verify_with(unsigned entry, const char *generation, const c
     return status;
 }
 
+/* A sealed manifest of a format version that no program has yet. */
+static void seal_version_9(dl_buf *out)
+{
+    dl_json json;
+    size_t start;
+    dl_sealed_begin(&json, &start, out, "diloco-snapshot");
+    char *digit = strstr(dl_buf_str(out), "\"version\":1");
+    CHECK(digit);
+    digit[strlen("\"version\":")] = '9';
+    CHECK_OK(dl_sealed_end(&json, start));
+}
+
 TEST(a_forged_snapshot_of_a_replica_that_did_not_commit_its_entry_is_passed_over)
 {
     char key[DL_KEY_MAX + 1] = "";
@@ -522,12 +535,17 @@ TEST(a_forged_snapshot_of_a_replica_that_did_not_commit_its_entry_is_passed_over
     dl_store_close(store);
     memcpy(strrchr(key, '/'), "/manifest.json", sizeof "/manifest.json");
     const original o = keep(key);
+    dl_buf other;
+    dl_buf_init(&other, 4096);
+    seal_version_9(&other);
     for (unsigned e = 1; e <= ENTRIES; e++) {
+        CHECK_OK(verify_with(e, "a9.0000", dl_buf_str(&other), other.len));
         CHECK_OK(verify_with(e, "a9.0000", "abc", 3));
         CHECK_OK(verify_with(e, "a9.0000", "", 0));
         CHECK_OK(verify_with(e, "r0.0007", (const char *)o.bytes, o.len)); /* a copy of another */
     }
     CHECK_OK(verify_with(0, "r0.0000", "abc", 3)); /* no entry comes before it */
+    dl_buf_deinit(&other);
     free(o.bytes);
 }
 

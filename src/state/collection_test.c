@@ -3,6 +3,7 @@
 #include "toy_run.h"
 
 #include "exchange/generations.h"
+#include "log/fields.h"
 #include "run/open.h"
 #include "state/collection.h"
 #include "store/kind.h"
@@ -357,6 +358,28 @@ TEST(a_damaged_snapshot_does_not_count_as_the_second)
     scene_end(s);
 }
 
+/* Another writer's. */
+TEST(a_manifest_of_another_format_version_does_not_end_a_collection)
+{
+    dl_buf text;
+    dl_json json;
+    size_t start;
+    scene *s = scene_make("mem://version", "recent", "60");
+    dl_buf_init(&text, 4096);
+    dl_sealed_begin(&json, &start, &text, "diloco-snapshot");
+    char *digit = strstr(dl_buf_str(&text), "\"version\":1");
+    CHECK(digit);
+    digit[strlen("\"version\":")] = '9';
+    CHECK_OK(dl_sealed_end(&json, start));
+    CHECK_OK(dl_store_put(s->store, "snap/0000000007/zz.0000/manifest.json", text.data, text.len,
+                          DL_NEVER));
+    snapshot_at(s, 4);
+    snapshot_at(s, 8);
+    CHECK_STR("4 5 6 7 8 9 ", left(s, "c/"));
+    dl_buf_deinit(&text);
+    scene_end(s);
+}
+
 /* ---- asynchronous runs ------------------------------------------------------------------- */
 
 static void put_entry(scene *s, uint64_t entry, const char *counts, uint64_t base)
@@ -529,6 +552,7 @@ TEST_MAIN(objects_older_than_the_second_newest_snapshot_are_removed, retain_all_
           p25_signed_heartbeat_protects_its_entry_until_patience_after_its_last_change,
           p25_heartbeat_of_a_member_counts_in_a_list_of_thousands,
           a_damaged_snapshot_does_not_count_as_the_second,
+          a_manifest_of_another_format_version_does_not_end_a_collection,
           p25_collection_keeps_only_objects_that_an_asynchronous_entry_may_name,
           p25_a_void_entrys_roster_lets_nothing_go_that_may_count,
           p25_confirmed_snapshot_is_not_read_back,

@@ -45,6 +45,14 @@ static diloco_status must_be_signed(const dl_buf *text, const dl_runfile *run, c
     return dl_fail(DILOCO_EREFUSED, "it is signed by a key that may not write snapshots");
 }
 
+/* A manifest of another format version is no snapshot for this program. Anyone may have written it,
+ * so it stops no reader. */
+static diloco_status open_sealed(dl_json_value *root, const dl_buf *text)
+{
+    const diloco_status status = dl_sealed_open(root, text->data, text->len, DL_SNAPSHOT_FORMAT);
+    return status == DILOCO_EDIFFERS ? dl_fail(DILOCO_EPROTO, "%s", diloco_error_text()) : status;
+}
+
 /* Opens the manifest as JSON in *text, and checks that it is this snapshot's, of this run and
  * model. Every check precedes the read of the image, which may be gigabytes. Returns DILOCO_ENOENT
  * if there is no manifest, and so no snapshot. */
@@ -59,7 +67,7 @@ static diloco_status open_manifest(dl_json_value *root, dl_buf *text, dl_store *
     dl_hash model;
     dl_key_snapshot(key, which->entry, &which->generation, "manifest.json");
     DL_TRY(dl_store_get(store, text, key, until));
-    DL_TRY(dl_sealed_open(root, text->data, text->len, DL_SNAPSHOT_FORMAT));
+    DL_TRY(open_sealed(root, text));
     DL_TRY(must_be_signed(text, run, which));
     DL_TRY(dl_json_read_run(theirs, *root));
     DL_TRY(dl_json_read_u64(&entry, *root, "entry", UINT64_MAX));
