@@ -102,31 +102,6 @@ void sim_check_generation(const replica *r)
             (unsigned)r->generation.number);
 }
 
-typedef struct hiding {
-    dl_generation of;
-    bool hidden;
-} hiding;
-
-static diloco_status found_hiding(void *context, const char *key, size_t len)
-{
-    hiding *h = context;
-    dl_generation generation;
-    (void)len;
-    h->hidden |= dl_key_parse_generation(&generation, key, "hb/") &&
-                 !strcmp(generation.replica, h->of.replica) && generation.number > h->of.number;
-    return DILOCO_OK;
-}
-
-/* Collection checks no signatures. So an intruder's heartbeat under a later generation hides this
- * one (P25.7). */
-static bool is_hidden(const sim *s, const dl_generation *generation)
-{
-    hiding h = {.of = *generation};
-    if (s->kind.keyed && dl_store_list(s->store, "hb/", NULL, found_hiding, &h, DL_NEVER))
-        DIE(s, "%s", diloco_error_text());
-    return h.hidden;
-}
-
 /* A heartbeat counts as seen when it is put just now and its name is old enough for any listing. */
 void sim_check_removal(const sim *s, const char *key)
 {
@@ -138,7 +113,7 @@ void sim_check_removal(const sim *s, const char *key)
         const bool beats =
             r->now.alive && dl_generation_equal(&r->beat.generation, &r->generation) &&
             !r->kind.has_twin && r->beat.last == s->now && s->now - r->beat.first > SIM_STALEST;
-        if (beats && r->beat.entry <= entry && !is_hidden(s, &r->generation))
+        if (beats && r->beat.entry <= entry)
             DIE(s, "I8: %s is removed, and %s has just said that it is at entry %llu", key, r->name,
                 (unsigned long long)r->beat.entry);
     }
