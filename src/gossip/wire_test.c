@@ -266,17 +266,23 @@ TEST(a_received_contribution_counts_whoever_has_the_address_before_the_step)
     }
 }
 
+/* The node has met the other, and has trained for its round. */
+static void reach_a_due_point(scene *s)
+{
+    dl_wire_lock(s->wire);
+    while (s->node.n_members == 0)
+        dl_wire_wait(s->wire, dl_clock_now() + DL_SECOND);
+    dl_node_next(&s->node, dl_clock_now());
+    dl_node_trained(&s->node, dl_clock_now());
+    dl_wire_changed(s->wire);
+    dl_wire_unlock(s->wire);
+}
+
 TEST(a_contribution_that_comes_later_is_heard_of_and_taken)
 {
     scene s;
     begin(&s);
-    dl_wire_lock(s.wire);
-    while (s.node.n_members == 0)
-        dl_wire_wait(s.wire, dl_clock_now() + DL_SECOND);
-    dl_node_next(&s.node, dl_clock_now());
-    dl_node_trained(&s.node, dl_clock_now());
-    dl_wire_changed(s.wire);
-    dl_wire_unlock(s.wire);
+    reach_a_due_point(&s);
     serve(&s, RUN, 3, "other", false);
     dl_hub_report(s.other.hub, "run/c/0000000003/other.0000");
     dl_wire_lock(s.wire);
@@ -300,13 +306,7 @@ TEST(a_held_request_of_a_round_that_is_over_does_not_delay_the_next)
 {
     scene s;
     begin(&s);
-    dl_wire_lock(s.wire);
-    while (s.node.n_members == 0)
-        dl_wire_wait(s.wire, dl_clock_now() + DL_SECOND);
-    dl_node_next(&s.node, dl_clock_now());
-    dl_node_trained(&s.node, dl_clock_now());
-    dl_wire_changed(s.wire);
-    dl_wire_unlock(s.wire);
+    reach_a_due_point(&s);
     await_hold(&s);
     const dl_time began = dl_clock_now();
     serve_at(&s, 4, RUN, 4, "other", false);

@@ -338,7 +338,7 @@ def fit_schema(document, value, schema, where):
     else:
         wanted = {"string": str, "integer": int, "boolean": bool}[schema["type"]]
         assert isinstance(value, wanted), f"{where}: {value!r} is no {schema['type']}"
-        assert value in schema.get("enum", [value]), f"{where}: {value} is none of {schema['enum']}"
+        assert value in schema.get("enum", [value]), f"{where}: {value} is not one of {schema['enum']}"
 
 
 def methods(resource):

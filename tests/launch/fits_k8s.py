@@ -2,7 +2,7 @@
 
 The OpenAPI documents of Kubernetes 1.29 and later are JSON schemas of the package kubernetes-validate. They have to accept
 each object that was sent and each that the fake has answered. Of the objects of extensions the parts in EXTENSIONS alone are
-checked, which are none of a LocalQueue. An answer without a kind, that of /version, is not checked.
+checked, none of which belongs to a LocalQueue. An answer without a kind, that of /version, is not checked.
 
 The schemas are strict: types, required members and formats, and no member that they lack. They have no choices, quantities
 and labels. Those are checked here, choices by the descriptions of their members. The package kubernetes has to have each
@@ -112,7 +112,7 @@ def check_texts(document, value, kind, where):
         if name in CHOICES:
             listed = choices(description)
             assert len(listed) > 1 and text in listed, \
-                f"Kubernetes {document.version}, {place}: {text!r} is none of {sorted(listed)}"
+                f"Kubernetes {document.version}, {place}: {text!r} is not one of {sorted(listed)}"
         elif name in FORMS:
             assert re.fullmatch(FORMS[name], text), f"{place}: {text!r} has not the form of {name}"
         else:
@@ -150,9 +150,9 @@ FAULTS = [("spec.completions", "2", "'2' is not of type 'integer'"),
           ("spec.template.spec.containers", None, "'containers' is a required property"),
           ("spec.template.spec.containers.0.name", None, "'name' is a required property"),
           ("spec.podFailurePolicy.rules.0.action", None, "'action' is a required property"),
-          ("spec.podFailurePolicy.rules.0.action", "Retry", "'Retry' is none of"),
-          ("spec.completionMode", "indexed", "'indexed' is none of"),
-          ("spec.template.spec.restartPolicy", "Sometimes", "'Sometimes' is none of"),
+          ("spec.podFailurePolicy.rules.0.action", "Retry", "'Retry' is not one of"),
+          ("spec.completionMode", "indexed", "'indexed' is not one of"),
+          ("spec.template.spec.restartPolicy", "Sometimes", "'Sometimes' is not one of"),
           ("apiVersion", "batch/v2", "batch/v2"),
           ("spec.restarts", 3, "'restarts' was unexpected"),
           ("metadata.labels", {"diloco/run": "a b"}, "'a b' has not the form of"),
