@@ -388,6 +388,17 @@ static dl_request wait_for_the_rest(dl_machine *m)
     return a;
 }
 
+/* Reads the text. A copy of another entry counts as unreadable: its committer has not put it there.
+ * If it counted as an entry, anyone could take that committer off the roster with it. */
+static diloco_status read_text(dl_machine *m, const dl_reply *reply)
+{
+    dl_entry *e = &m->applying.entry;
+    DL_TRY(dl_entry_read_of(e, reply->read.text, reply->read.text_len, m->a.outer, m->a.identity));
+    if (strcmp(e->run, m->a.run) != 0) return dl_fail(DILOCO_EPROTO, "it is of another run");
+    if (e->entry == dl_open_entry(m)) return DILOCO_OK;
+    return dl_fail(DILOCO_EPROTO, "its number is not that of its name");
+}
+
 /* log/<e> exists: its committer has decided. */
 dl_request dl_apply_text(dl_machine *m, const dl_reply *reply)
 {
@@ -395,8 +406,7 @@ dl_request dl_apply_text(dl_machine *m, const dl_reply *reply)
     m->applying.digest = dl_hash_bytes(reply->read.text, reply->read.text_len);
     m->applying.n_recomputed = m->n_refused_reads = 0;
     m->applying.recombines = m->applying.disputed = m->applying.judged = false;
-    const diloco_status unreadable = dl_entry_read_of(
-        &m->applying.entry, reply->read.text, reply->read.text_len, m->a.outer, m->a.identity);
+    const diloco_status unreadable = read_text(m, reply);
     /* whole, but of another version */
     if (unreadable == DILOCO_EDIFFERS) return dl_machine_fail(m, unreadable);
     const uint32_t f = dl_machine_fragment(m);

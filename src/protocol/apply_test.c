@@ -119,6 +119,24 @@ TEST(p7_an_entry_that_stays_unreadable_is_void_and_changes_no_roster)
     end_world(&w);
 }
 
+/* Anyone can write a copy, also in a run whose entries are signed. */
+TEST(p7_a_copy_of_another_entry_is_void_and_changes_no_roster)
+{
+    world w;
+    make_world(&w, 1);
+    const dl_entry e = entry_by(&w, 2, "r1", false, NULL, 0);
+    write_entry(&w, &e);
+    CHECK_OK(dl_buf_add(&w.log[1], w.log[2].data, w.log[2].len));
+    dl_buf_clear(&w.log[2]);
+    w.digest[2] = w.digest[1];
+    join_run(&w);
+    until(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_VOID]);
+    CHECK_INT(2, w.control.roster.n);
+    CHECK_INT(2, w.control.entry);
+    end_world(&w);
+}
+
 /* Makes the text's own check match again: its last 45 bytes are ,"check":"<hex>"}\n. */
 static void reseal(dl_buf *text)
 {
@@ -463,6 +481,7 @@ TEST_MAIN(p13_a_late_replica_reads_the_entry_before_contributing_and_adopts_it,
           p13_entries_missed_at_the_runs_end_are_adopted_before_done,
           p7_a_damaged_reading_of_an_entry_is_read_again_first,
           p7_an_entry_that_stays_unreadable_is_void_and_changes_no_roster,
+          p7_a_copy_of_another_entry_is_void_and_changes_no_roster,
           p26_with_a_single_committer_a_broken_chain_stops_the_reader,
           p26_with_a_single_committer_half_an_entry_is_waited_for,
           an_entry_of_another_format_version_stops_the_reader,
