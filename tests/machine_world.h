@@ -157,7 +157,7 @@ static inline dl_entry entry_by(world *w, uint64_t number, const char *committer
         CHECK(dl_roster_add(&e.roster, m->generation.replica, 0));
     }
     for (int i = 0; i < w->args.outer->n_scalars; i++)
-        e.scalars[i] = 0.5f;
+        e.scalars.value[i] = 0.5f;
     e.next.lr = 0.7f;
     e.next.mu = 0.9f;
     e.result = commit ? result_of(&e) : e.base;

@@ -146,7 +146,7 @@ static void commit(world *w, uint64_t entry, uint32_t fragment, bool counted)
     w->entry.commit = true;
     w->entry.n_members = 1;
     w->entry.members[0] = (dl_member){.entry = entry, .weight = 1, .raw = 1};
-    w->entry.scalars[0] = 1; /* lr */
+    w->entry.scalars.value[0] = 1; /* lr */
     dl_request request = {.kind = DL_REQUEST_COMPUTE,
                           .entry = entry,
                           .fragment = fragment,

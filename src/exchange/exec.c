@@ -392,7 +392,7 @@ dl_outer_step_args dl_exec_step_args(dl_exec *x, const dl_request *request)
                                .members = x->apply.members,
                                .weight = x->apply.weight,
                                .raw = x->apply.raw};
-    memcpy(args.scalars, e->scalars, sizeof args.scalars);
+    memcpy(args.scalars, e->scalars.value, sizeof args.scalars);
     return args;
 }
 

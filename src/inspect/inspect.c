@@ -81,12 +81,21 @@ diloco_status dl_reader_total(uint64_t *n, const dl_reader *r)
     return DILOCO_OK;
 }
 
+diloco_status dl_reader_entry_init(dl_entry *out, const dl_reader *r)
+{
+    return dl_entry_init(out, dl_clients_max_members(&r->file.config));
+}
+
 /* Read and check an entry's text by the run's rules. An outer optimizer of the caller's own is
  * not known here. */
-diloco_status dl_reader_entry(dl_entry *out, const dl_buf *text, const dl_reader *r)
+diloco_status dl_reader_entry(dl_entry *out, const dl_buf *text, const dl_reader *r,
+                              uint64_t number)
 {
-    return dl_entry_read_of(out, text->data, text->len, dl_outer_of(&r->file.config),
-                            &r->file.identity);
+    DL_TRY(dl_entry_read_of(out, text->data, text->len, dl_outer_of(&r->file.config),
+                            &r->file.identity));
+    if (dl_entry_is_of(out, r->file.id, number)) return DILOCO_OK;
+    return dl_fail(DILOCO_EPROTO, "it is a copy of entry %llu%s", (unsigned long long)out->entry,
+                   out->entry == number ? " of another run" : "");
 }
 
 /* How far the log continues without a gap, and the names after the first gap. A bounded number
@@ -120,15 +129,13 @@ static diloco_status look_behind_gap(uint64_t *n, const extent *x, const dl_read
     dl_entry entry;
     dl_buf text;
     diloco_status status = DILOCO_OK;
-    DL_TRY(dl_entry_init(&entry, DL_MAX_MEMBERS));
+    DL_TRY(dl_reader_entry_init(&entry, r));
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
     for (size_t i = 0; i < x->n_behind && !status; i++) {
         dl_buf_clear(&text);
         status = dl_entry_get(&text, r->store, x->behind[i], dl_reader_limit());
-        if (!status) status = dl_reader_entry(&entry, &text, r);
-        const bool is_one =
-            !status && entry.entry == x->behind[i] && !strcmp(entry.run, r->file.id);
-        if (is_one) *n = x->behind[i] + 1;
+        if (!status) status = dl_reader_entry(&entry, &text, r, x->behind[i]);
+        if (!status) *n = x->behind[i] + 1;
         if (status == DILOCO_EPROTO || status == DILOCO_ENOENT) status = DILOCO_OK;
     }
     dl_buf_deinit(&text);
@@ -181,7 +188,7 @@ static void view_deinit(view *v)
 }
 
 /* Each array has room for the largest entry, so a walk allocates nothing. */
-static diloco_status view_init(view *v)
+static diloco_status view_init(view *v, const dl_reader *r)
 {
     memset(v, 0, sizeof *v);
     dl_buf_init(&v->text, DL_ENTRY_TEXT_MAX);
@@ -191,7 +198,7 @@ static diloco_status view_init(view *v)
     v->rejected = calloc(DL_MAX_MEMBERS, sizeof *v->rejected);
     v->rejected_for = calloc(DL_MAX_MEMBERS, sizeof *v->rejected_for);
     v->weights = calloc(DL_MAX_MEMBERS, sizeof *v->weights);
-    diloco_status status = dl_entry_init(&v->entry, DL_MAX_MEMBERS);
+    diloco_status status = dl_reader_entry_init(&v->entry, r);
     if (!status && (!v->generations || !v->members || !v->roster || !v->weights || !v->rejected ||
                     !v->rejected_for))
         status = dl_fail(DILOCO_ENOMEM, "not enough memory to read the log");
@@ -270,37 +277,37 @@ static diloco_log_entry show_void(view *v, uint64_t e)
                               .prev = ""};
 }
 
-/* Reads the entry. Returns DILOCO_EPROTO if it is void. A commit's prev is left to
- * verify: if the run continued from the commit, the entry before it was changed since. */
-static diloco_status read_view(view *v, const dl_reader *r, uint64_t e, const dl_hash *before)
+/* Reads the entry, and sets r->text. Returns DILOCO_EPROTO if it is void. A commit's prev is left
+ * to verify: if the run continued from the commit, the entry before it was changed since. */
+static diloco_status read_view(view *v, dl_reader *r, uint64_t e, const dl_hash *before)
 {
     dl_buf_clear(&v->text);
     diloco_status status = dl_entry_get(&v->text, r->store, e, dl_reader_limit());
-    if (!status) status = dl_reader_entry(&v->entry, &v->text, r);
-    if (!status && v->entry.entry != e)
-        status = dl_fail(DILOCO_EPROTO, "it is a copy of entry %llu",
-                         (unsigned long long)v->entry.entry);
-    if (status == DILOCO_EPROTO) return dl_fail_context(status, "it cannot be read");
-    if (!status && before && !v->entry.commit && !dl_hash_equal(v->entry.prev, *before))
+    if (!status) status = dl_reader_entry(&v->entry, &v->text, r, e);
+    if (status && status != DILOCO_EPROTO) return status;
+    r->text = status ? dl_entry_unreadable_digest() : dl_hash_bytes(v->text.data, v->text.len);
+    if (status) return dl_fail_context(status, "it cannot be read");
+    if (v->entry.scalars.wrong)
+        return dl_fail(DILOCO_EPROTO, "its scalars are not those of the run's outer optimizer");
+    if (before && !v->entry.commit && !dl_hash_equal(v->entry.prev, *before))
         return dl_fail(DILOCO_EPROTO, "its prev is not the digest of the entry before it");
     return status;
 }
 
 /* The walk ends at the first missing entry, since the log has no gaps (P4). Damaged texts are
- * shown and chained by their bytes; other errors of the store end the walk. */
+ * shown as void; other errors of the store end the walk. */
 diloco_status dl_reader_walk(dl_reader *r, uint64_t from, dl_reader_entry_fn fn, void *user)
 {
     view v;
     uint64_t total;
     DL_TRY(dl_reader_total(&total, r));
-    DL_TRY(view_init(&v));
+    DL_TRY(view_init(&v, r));
     diloco_status status = DILOCO_OK;
     for (uint64_t e = from; e < total && !status; e++) {
         const dl_hash before = e ? r->text : r->digest;
         status = read_view(&v, r, e, e && e == from ? NULL : &before);
         /* DILOCO_ENOENT: the log has no gaps, so this is its end */
         if (status && status != DILOCO_EPROTO) break;
-        r->text = dl_hash_bytes(v.text.data, v.text.len);
         const diloco_log_entry shown = status ? show_void(&v, e) : show(&v);
         status = fn(user, status ? NULL : &v.entry, &shown);
     }

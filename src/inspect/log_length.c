@@ -46,11 +46,11 @@ static diloco_status must_be_ours(dl_buf *text, const dl_reader *r, uint64_t at)
 {
     dl_entry entry;
     bool there = false;
-    DL_TRY(dl_entry_init(&entry, DL_MAX_MEMBERS));
+    DL_TRY(dl_reader_entry_init(&entry, r));
     diloco_status status = is_there(&there, text, r, at);
-    if (!status) status = dl_reader_entry(&entry, text, r);
-    if (!status && (!there || entry.entry != at || strcmp(entry.run, r->file.id) != 0))
-        status = dl_fail(DILOCO_EPROTO, "entry %llu is of another run", (unsigned long long)at);
+    if (!status && !there)
+        status = dl_fail(DILOCO_EPROTO, "entry %llu is missing", (unsigned long long)at);
+    if (!status) status = dl_reader_entry(&entry, text, r, at);
     dl_entry_deinit(&entry);
     return status;
 }

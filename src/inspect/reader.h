@@ -13,7 +13,7 @@ typedef struct dl_reader {
     dl_store *store; /* owned */
     dl_runfile file; /* run.json, checked */
     dl_hash digest;  /* of run.json */
-    dl_hash text;    /* of the entry that a walk shows: the next entry's prev has to equal it */
+    dl_hash text;    /* of the entry that a walk shows: the `prev` of the next one */
     dl_pool *pool;
     dl_exec *exec; /* NULL until dl_reader_exec */
 } dl_reader;
@@ -29,8 +29,12 @@ dl_time dl_reader_limit(void); /* for any one read */
  * no entries. */
 DL_MUST_CHECK diloco_status dl_reader_length(uint64_t *n, const dl_reader *r);
 DL_MUST_CHECK diloco_status dl_reader_total(uint64_t *n, const dl_reader *r);
-/* dl_entry_read_of a text of this run's log. */
-DL_MUST_CHECK diloco_status dl_reader_entry(dl_entry *out, const dl_buf *text, const dl_reader *r);
+/* Allocates space for an entry of this run, and no more: a longer one is unreadable (P7.9). */
+DL_MUST_CHECK diloco_status dl_reader_entry_init(dl_entry *out, const dl_reader *r);
+/* dl_entry_read_of a text of this run's log. Returns DILOCO_EPROTO also if it is not the entry of
+ * that number: every replica holds such a text unreadable. */
+DL_MUST_CHECK diloco_status dl_reader_entry(dl_entry *out, const dl_buf *text, const dl_reader *r,
+                                            uint64_t number);
 
 /* diloco_log_walk on an open reader, with the entries themselves: NULL for one that cannot be read.
  */

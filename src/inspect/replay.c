@@ -44,8 +44,8 @@ static void on_void(dl_replay_report *report, const dl_note *n)
     snprintf(report->suspect_reason, sizeof report->suspect_reason, "%s", n->text);
 }
 
-/* Its prev names the bytes of the entries before it. So its author saw the void ones as they are,
- * and they are no valid entries that the store has damaged since. */
+/* Its prev names the void entry before it, or that it was unreadable. So its author saw the same,
+ * and it is no valid entry that the store has damaged since. */
 static void on_valid(dl_replay_report *report)
 {
     if (!report->suspect_for_good) report->suspect = 0;

@@ -325,22 +325,32 @@ TEST(an_invalid_admission_keeps_no_replica_out)
 /* ---- objects of an untrusted peer -------------------------------------------------------------
  */
 
-enum { TOO_LONG = 0, WRONG_PREV = 1 }; /* as a version */
+enum { TOO_LONG = 0, WRONG_PREV = 1, CROWDED = 2 }; /* as a version */
 
-/* An abort that fits the log in everything but perhaps its format's version or its prev, as
- * log/<1>.
- */
+/* Adds more names to the roster than an entry of the run may have. */
+static void crowd(dl_entry *e)
+{
+    char name[16];
+    for (int i = 0; i < 70; i++) {
+        snprintf(name, sizeof name, "n%d", i);
+        CHECK(dl_roster_add(&e->roster, name, 0));
+    }
+}
+
+/* An abort that fits the log in everything but perhaps its format's version, its prev or its
+ * roster, as log/<1>. */
 static void put_abort(dl_store *store, const dl_runfile *run, const char *signed_by, char version)
 {
     dl_buf text;
     dl_entry e;
     const dl_outer *outer = dl_outer_find(run->config.outer_optimizer);
-    CHECK_OK(dl_entry_init(&e, 16));
+    CHECK_OK(dl_entry_init(&e, 128));
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
     CHECK_OK(dl_store_get(store, &text, "log/0000000000.json", DL_NEVER));
     CHECK_OK(dl_entry_read(&e, text.data, text.len, outer));
     e.prev = dl_hash_bytes(text.data, text.len);
     if (version == WRONG_PREV) e.prev.bytes[0] ^= 1;
+    if (version == CROWDED) crowd(&e);
     e.base = e.result;
     e.entry = 1;
     e.position += 3;
@@ -349,7 +359,7 @@ static void put_abort(dl_store *store, const dl_runfile *run, const char *signed
     snprintf(e.abort.reason, sizeof e.abort.reason, "because I say so");
     dl_buf_clear(&text);
     CHECK_OK(dl_entry_write(&text, &e, outer));
-    if (version != WRONG_PREV)
+    if (version >= '0')
         *(strstr((char *)text.data, "\"version\":1") + strlen("\"version\":")) = version;
     if (signed_by) {
         dl_signer *signer = signer_of(signed_by);
@@ -447,6 +457,53 @@ TEST(p7_an_abort_with_a_wrong_prev_is_void_for_replicas_verify_and_log)
     for (size_t p = 0; p < 3; p++)
         CHECK_INT(1, run_with_entry("prev", policies[p], "r0", WRONG_PREV, "prev").voids);
     CHECK_INT(1, run_with_entry("prev", "trusted", NULL, WRONG_PREV, "prev").voids);
+}
+
+/* Replicas have no room for it, so it is unreadable for readers with more memory, too. */
+TEST(p7_an_entry_with_more_names_than_the_run_may_have_is_unreadable_for_all)
+{
+    for (size_t p = 0; p < 4; p++) {
+        const char *policy = p < 3 ? policies[p] : "trusted", *by = p < 3 ? "r0" : NULL;
+        CHECK_INT(1, run_with_entry("crowded", policy, by, CROWDED, "more than").voids);
+    }
+}
+
+/* A replica has read the forged entry. Then its writer changes it, before others read it. */
+static void change_what_was_void(toy *t, diloco_run *run, const char *line)
+{
+    (void)run;
+    if (!strstr(line, "\"code\":\"void\"")) return;
+    dl_store *store = store_of(t->user);
+    CHECK_OK(dl_store_put(store, "log/0000000001.json", t->name, strlen(t->name), DL_NEVER));
+    dl_store_close(store);
+}
+
+TEST(p7_a_forged_entry_that_changes_after_it_was_read_is_void_for_all)
+{
+    toy all[CREW];
+    char url[64];
+    for (size_t p = 0; p < 4; p++) {
+        const char *policy = p < 3 ? policies[p] : "trusted";
+        snprintf(url, sizeof url, "mem://changes_%s", policy);
+        if (p < 3) crew_of(all, url, policy);
+        if (p == 3) toy_keep(url), toy_crew(all, CREW, url, "none");
+        toy_set_all(all, CREW, "run.on_missing", "wait");
+        create(&all[0]);
+        for (int i = 1; i < CREW && p == 1; i++)
+            toy_set(&all[i], "run.invitation", invite(url, "r0", 3600));
+        dl_store *store = store_of(url);
+        CHECK_OK(dl_store_create(store, "log/0000000001.json", &(dl_span){"junk", 4}, 1, NULL,
+                                 DL_NEVER));
+        dl_store_close(store);
+        for (int i = 0; i < CREW; i++) {
+            all[i].heard = change_what_was_void;
+            all[i].user = url;
+        }
+        toy_live_all(all, CREW);
+        for (int i = 0; i < CREW; i++)
+            TOY_OK(all[i]);
+        CHECK_INT(1, verified(url).voids);
+    }
 }
 
 /* ---- a writer without a key ------------------------------------------------------ */
@@ -655,7 +712,9 @@ TEST(names_that_keys_cannot_hold_are_refused_by_name)
     check_combination("open", "run.key", scratch_path("none.pem"), "none.pem");
 }
 
-TEST_MAIN(runs_of_keys_come_to_the_bits_of_a_run_of_trust,
+TEST_MAIN(p7_a_forged_entry_that_changes_after_it_was_read_is_void_for_all,
+          p7_an_entry_with_more_names_than_the_run_may_have_is_unreadable_for_all,
+          runs_of_keys_come_to_the_bits_of_a_run_of_trust,
           where_one_combines_for_all_his_sum_is_signed_too,
           async_runs_of_keys_are_closed_by_committers_alone,
           a_member_that_a_closed_list_does_not_have_is_refused_by_name,

@@ -36,7 +36,7 @@ typedef struct suspect {
 typedef struct chain {
     dl_entry entry;    /* room for any entry */
     dl_buf text;       /* of it */
-    dl_hash before;    /* digest of the text before */
+    dl_hash before;    /* `prev` of the next entry */
     suspect *suspects; /* [n_fragments] its newest entry, if its prev is wrong */
     size_t n_fragments;
 } chain;
@@ -47,7 +47,7 @@ static diloco_status chain_init(chain *c, const dl_reader *r, dl_hash before)
     dl_buf_init(&c->text, DL_ENTRY_TEXT_MAX);
     c->suspects = calloc(c->n_fragments, sizeof *c->suspects);
     if (!c->suspects) return dl_fail(DILOCO_ENOMEM, "not enough memory to check the log's chain");
-    return dl_entry_init(&c->entry, DL_MAX_MEMBERS);
+    return dl_reader_entry_init(&c->entry, r);
 }
 
 static void chain_deinit(chain *c)
@@ -57,15 +57,18 @@ static void chain_deinit(chain *c)
     free(c->suspects);
 }
 
-/* Check that one entry follows the text before it. An entry that cannot be read is void; its
- * bytes are chained all the same. Decisions of an operator are noted for the replay, which needs
+/* Check that one entry follows the one before it. An entry that cannot be read is void, and its
+ * bytes are no part of the chain. Decisions of an operator are noted for the replay, which needs
  * them before it reaches the entries that they void. */
 static diloco_status check_link(chain *c, const dl_reader *r, uint64_t e)
 {
     const dl_entry *entry = &c->entry;
-    const diloco_status status = dl_reader_entry(&c->entry, &c->text, r);
+    const diloco_status status = dl_reader_entry(&c->entry, &c->text, r, e);
+    const dl_hash before = c->before;
+    c->before = dl_entry_unreadable_digest();
     if (status) return status == DILOCO_EPROTO ? DILOCO_OK : status;
-    const bool follows = dl_hash_equal(entry->prev, c->before);
+    c->before = dl_hash_bytes(c->text.data, c->text.len);
+    const bool follows = dl_hash_equal(entry->prev, before) && !entry->scalars.wrong;
     if (follows && entry->abort.voids && dl_unreadable_may_void(&r->file.config, &r->file.identity))
         dl_replay_voids(r->exec, entry->abort.voids - 1, e);
     if (entry->fragment >= c->n_fragments) return DILOCO_OK;
@@ -91,7 +94,6 @@ static diloco_status check_links(chain *c, dl_reader *r, diloco_verify_report *o
                            (unsigned long long)e);
         DL_TRY(status);
         DL_TRY(check_link(c, r, e));
-        c->before = dl_hash_bytes(c->text.data, c->text.len);
         out->chained++;
     }
     return DILOCO_OK;
@@ -215,9 +217,10 @@ static bool follows_unreadable(const dl_reader *r, uint64_t entry)
     dl_entry before;
     if (entry == 0) return false;
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
-    diloco_status status = dl_entry_init(&before, DL_MAX_MEMBERS);
+    diloco_status status = dl_reader_entry_init(&before, r);
     if (!status) status = dl_entry_get(&text, r->store, entry - 1, dl_reader_limit());
-    const bool unreadable = !status && dl_reader_entry(&before, &text, r) == DILOCO_EPROTO;
+    const bool unreadable =
+        !status && dl_reader_entry(&before, &text, r, entry - 1) == DILOCO_EPROTO;
     dl_entry_deinit(&before);
     dl_buf_deinit(&text);
     return unreadable;

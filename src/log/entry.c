@@ -207,9 +207,17 @@ static diloco_status check_raw(const dl_entry *e, diloco_status status)
     return sum ? DILOCO_OK : dl_fail(status, "the raw weights sum to 0");
 }
 
+static diloco_status check_scalars(const dl_entry *e, const dl_outer *outer, diloco_status status)
+{
+    for (int i = 0; outer && i < outer->n_scalars; i++)
+        if (!isfinite(e->scalars.value[i]))
+            return dl_fail(status, "scalar %s is not finite", outer->scalar_names[i]);
+    return DILOCO_OK;
+}
+
 /* `status` is what a violation returns: DILOCO_EINVAL to the writer, which has a bug, and
  * DILOCO_EPROTO to a reader. A new condition belongs here, and in the list at the top. */
-static diloco_status check(const dl_entry *e, const dl_outer *outer, diloco_status status)
+static diloco_status check(const dl_entry *e, diloco_status status)
 {
     DL_TRY(check_members(e, status));
     DL_TRY(check_rejected(e, status));
@@ -225,9 +233,6 @@ static diloco_status check(const dl_entry *e, const dl_outer *outer, diloco_stat
     if (!e->commit) DL_TRY(check_reason(e, status));
     if (!e->commit && e->combined.there)
         return dl_fail(status, "an abort that names a combined update");
-    for (int i = 0; outer && i < outer->n_scalars; i++)
-        if (!isfinite(e->scalars[i]))
-            return dl_fail(status, "scalar %s is not finite", outer->scalar_names[i]);
     if (!isfinite(e->next.lr) || !isfinite(e->next.mu))
         return dl_fail(status, "the next lr or mu is not finite");
     return check_roster(&e->roster, status);
@@ -294,7 +299,8 @@ static void write_combined(dl_json *j, const dl_combined_at *c)
 diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry, const dl_outer *outer)
 {
     DL_ASSERT(dl_run_id_ok(entry->run));
-    DL_TRY(check(entry, outer, DILOCO_EINVAL));
+    DL_TRY(check(entry, DILOCO_EINVAL));
+    DL_TRY(check_scalars(entry, outer, DILOCO_EINVAL));
     dl_json j;
     size_t start;
     dl_sealed_begin(&j, &start, out, format);
@@ -319,7 +325,7 @@ diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry, const dl_outer 
     if (entry->combined.there) write_combined(&j, &entry->combined);
     dl_json_object(&j, "scalars");
     for (int i = 0; i < outer->n_scalars; i++)
-        dl_json_f32_bits(&j, outer->scalar_names[i], entry->scalars[i]);
+        dl_json_f32_bits(&j, outer->scalar_names[i], entry->scalars.value[i]);
     dl_json_end(&j);
     dl_json_f64(&j, "loss", entry->loss);
     if (entry->simulated_s > 0) dl_json_f64(&j, "simulated_s", entry->simulated_s);
@@ -465,14 +471,15 @@ static diloco_status read_head(dl_entry *out, dl_json_value root)
 
 /* Scalars are read by the names of the outer optimizer's row. A reader without that row skips
  * them. */
-static diloco_status read_numbers(dl_entry *out, dl_json_value root, const dl_outer *outer)
+static diloco_status read_scalars(dl_entry *out, dl_json_value scalars, const dl_outer *outer)
 {
-    dl_json_value scalars = dl_json_get(root, "scalars");
-    if (scalars.type != DL_JSON_OBJECT)
-        return dl_fail(DILOCO_EPROTO, "\"scalars\" is not an object");
-    memset(out->scalars, 0, sizeof out->scalars);
     for (int i = 0; outer && i < outer->n_scalars; i++)
-        DL_TRY(dl_json_read_f32_bits(&out->scalars[i], scalars, outer->scalar_names[i]));
+        DL_TRY(dl_json_read_f32_bits(&out->scalars.value[i], scalars, outer->scalar_names[i]));
+    return check_scalars(out, outer, DILOCO_EPROTO);
+}
+
+static diloco_status read_numbers(dl_entry *out, dl_json_value root)
+{
     DL_TRY(dl_json_read_f64_or_nan(&out->loss, root, "loss"));
     out->simulated_s = 0;
     if (dl_json_get(root, "simulated_s").type != DL_JSON_MISSING)
@@ -486,11 +493,15 @@ static diloco_status read_numbers(dl_entry *out, dl_json_value root, const dl_ou
     return dl_json_read_bool(&out->last, root, "last");
 }
 
-/* The seal is checked before anything else (fields.h). `check` comes last, when every array is
- * complete. */
-static diloco_status read_all(dl_entry *out, const void *text, size_t len, const dl_outer *outer)
+/* The seal is checked before anything else (fields.h). `check` follows when every array is
+ * complete. The scalars come last, since they alone depend on the optimizer: *scalars is their
+ * error. */
+static diloco_status read_all(dl_entry *out, const void *text, size_t len, const dl_outer *outer,
+                              diloco_status *scalars)
 {
     dl_json_value root;
+    *scalars = DILOCO_OK;
+    memset(&out->scalars, 0, sizeof out->scalars);
     dl_json_index index;
     DL_TRY(dl_sealed_open(&root, text, len, format));
     root = dl_json_indexed(&index, root);
@@ -498,22 +509,45 @@ static diloco_status read_all(dl_entry *out, const void *text, size_t len, const
     DL_TRY(read_members(out, dl_json_get(root, "members")));
     DL_TRY(read_rejected(out, root));
     DL_TRY(read_combined(&out->combined, root));
-    DL_TRY(read_numbers(out, root, outer));
+    DL_TRY(read_numbers(out, root));
     DL_TRY(dl_roster_read(&out->roster, root));
-    return check(out, outer, DILOCO_EPROTO);
+    DL_TRY(check(out, DILOCO_EPROTO));
+    const dl_json_value object = dl_json_get(root, "scalars");
+    if (object.type != DL_JSON_OBJECT)
+        return dl_fail(DILOCO_EPROTO, "\"scalars\" is not an object");
+    *scalars = read_scalars(out, object, outer);
+    return DILOCO_OK;
 }
 
 /* An empty text means an object that could not be read (dl_entry_get), and is void as garbage is
  * (P7.9). */
-diloco_status dl_entry_read(dl_entry *out, const void *text, size_t len, const dl_outer *outer)
+static diloco_status read_entry(dl_entry *out, const void *text, size_t len, const dl_outer *outer,
+                                diloco_status *scalars)
 {
     if (!len)
         return dl_fail(DILOCO_EPROTO,
                        "entry: its object is empty, longer than %d bytes, or cannot "
                        "be read",
                        DL_ENTRY_TEXT_MAX);
-    diloco_status status = read_all(out, text, len, outer);
+    const diloco_status status = read_all(out, text, len, outer, scalars);
     return status ? dl_fail_context(status, "entry") : DILOCO_OK;
+}
+
+diloco_status dl_entry_read(dl_entry *out, const void *text, size_t len, const dl_outer *outer)
+{
+    diloco_status scalars;
+    DL_TRY(read_entry(out, text, len, outer, &scalars));
+    return scalars ? dl_fail_context(scalars, "entry") : DILOCO_OK;
+}
+
+bool dl_entry_is_of(const dl_entry *entry, const char *run, uint64_t number)
+{
+    return entry->entry == number && strcmp(entry->run, run) == 0;
+}
+
+dl_hash dl_entry_unreadable_digest(void)
+{
+    return dl_hash_bytes("", 0);
 }
 
 /* Read the statement of a text without parsing the rest, which may be of another version. */
@@ -548,7 +582,9 @@ diloco_status dl_entry_read_of(dl_entry *out, const void *text, size_t len, cons
                                const dl_identity *identity)
 {
     dl_public key;
-    const diloco_status status = dl_entry_read(out, text, len, outer);
+    diloco_status scalars;
+    const diloco_status status = read_entry(out, text, len, outer, &scalars);
+    if (!status) out->scalars.wrong = scalars != DILOCO_OK;
     if ((status && status != DILOCO_EDIFFERS) || !identity || identity->policy == DL_TRUSTED)
         return status;
     if (status) DL_TRY(read_statement(out, text, len));
@@ -556,5 +592,5 @@ diloco_status dl_entry_read_of(dl_entry *out, const void *text, size_t len, cons
     DL_TRY(dl_sealed_signer(&key, text, len, &what));
     if (!dl_identity_may_commit(identity, &key, out->committer.replica))
         return dl_fail(DILOCO_EPROTO, "it is signed by a key that may not create entries");
-    return status ? dl_entry_read(out, text, len, outer) : DILOCO_OK;
+    return status ? read_entry(out, text, len, outer, &scalars) : DILOCO_OK;
 }

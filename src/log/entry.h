@@ -77,17 +77,21 @@ typedef struct dl_entry {
     uint32_t fragment;
     uint64_t position;
     dl_generation committer;
-    dl_hash prev; /* dl_hash_bytes of log/<e-1>.json; of run.json for entry 0 */
+    dl_hash prev; /* dl_hash_bytes of log/<e-1>.json; of run.json for entry 0. After an unreadable
+                   * entry it is dl_entry_unreadable_digest. */
     dl_hash base,
         result; /* state digests of the fragment; an abort has result = base, unless emptied */
     dl_member
         *members; /* [n_members], in dl_generation_compare order; of an abort: those present */
     size_t n_members, cap_members;
-    dl_rejected *rejected;               /* [n_rejected], likewise in order; of a commit */
-    size_t n_rejected;                   /* with the members at most cap_members */
-    dl_combined_at combined;             /* of a commit */
-    float scalars[DL_OUTER_MAX_SCALARS]; /* in the order of the outer optimizer's row */
-    struct {                             /* of an abort; zero in a commit */
+    dl_rejected *rejected;   /* [n_rejected], likewise in order; of a commit */
+    size_t n_rejected;       /* with the members at most cap_members */
+    dl_combined_at combined; /* of a commit */
+    struct {
+        float value[DL_OUTER_MAX_SCALARS]; /* in the order of the outer optimizer's row */
+        bool wrong;                        /* not that optimizer's; dl_entry_read_of sets it */
+    } scalars;
+    struct { /* of an abort; zero in a commit */
         char reason[DL_REASON_MAX + 1];
         bool emptied;   /* it has no members, and zeroes the outer vectors (plato_compat) */
         bool takeover;  /* its committer becomes the single one (P26) */
@@ -133,15 +137,24 @@ DL_MUST_CHECK diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry,
  * Allocates nothing. outer NULL: the optimizer is not known here, so its scalars are not read. */
 DL_MUST_CHECK diloco_status dl_entry_read(dl_entry *out, const void *text, size_t len,
                                           const dl_outer *outer);
-/* Does the same for an entry of a run's log. If members have keys, it also returns DILOCO_EPROTO
- * for an entry, of any version, that no committer signed. identity NULL: the run has no keys. */
+/* Reads an entry of a run's log. It returns DILOCO_EPROTO if the entry is unreadable (P7.9), which
+ * has to be the same for every reader. So `out` has to have the run's room
+ * (dl_clients_max_members), and wrong scalars only set out->scalars.wrong: a reader may not know
+ * the optimizer. If members have keys, an entry, of any version, that no committer signed is
+ * unreadable, too. identity NULL: the run has no keys. */
 DL_MUST_CHECK diloco_status dl_entry_read_of(dl_entry *out, const void *text, size_t len,
                                              const dl_outer *outer, const dl_identity *identity);
 
+/* Returns whether it is the entry of that number of that run. Another one is a copy, which anyone
+ * can write: it counts as unreadable. */
+bool dl_entry_is_of(const dl_entry *entry, const char *run, uint64_t number);
+/* Returns the `prev` of an entry that follows an unreadable one: the digest of an empty object. So
+ * it is the same for all readers, even if another writer has changed the bytes meanwhile (P7.1). */
+dl_hash dl_entry_unreadable_digest(void);
+
 /* Appends the bytes of log/<entry>.json, at most DL_ENTRY_TEXT_MAX. It appends none for an object
- * that is too long for an entry or unreadable. dl_entry_read then refuses the text, and every
- * reader computes the same digest of it. Returns DILOCO_ENOENT if the object does not exist, or a
- * store error. */
+ * that is too long for an entry or unreadable. dl_entry_read then refuses the text. Returns
+ * DILOCO_ENOENT if the object does not exist, or a store error. */
 DL_MUST_CHECK diloco_status dl_entry_get(dl_buf *text, dl_store *store, uint64_t entry,
                                          dl_time until);
 

@@ -311,6 +311,7 @@ static dl_request apply_unreadable(dl_machine *m)
     m->applying.entry.committer = (dl_generation){.number = 0};
     m->applying.entry.entry = dl_open_entry(m);
     m->applying.entry.commit = false;
+    m->applying.digest = dl_entry_unreadable_digest();
     return dl_apply_void(m, diloco_error_text());
 }
 
@@ -365,6 +366,8 @@ static const char *members_void_reason(const dl_machine *m)
     const uint64_t slices = m->a.slices ? m->a.slices[dl_machine_fragment(m)] : 0;
     const char *why = dl_bans_void_reason(m->a.control->bans, m->open.bans, &m->applying.entry);
     if (why) return why;
+    if (m->applying.entry.scalars.wrong)
+        return "its scalars are not those of this run's outer optimizer";
     if (m->applying.entry.abort.voids && !dl_unreadable_may_void(m->a.config, m->a.identity))
         return "it voids an entry, and in this run committers decide that by what they build on";
     if (m->applying.entry.n_rejected && !dl_judge_may_reject(m->a.config))
@@ -394,9 +397,10 @@ static diloco_status read_text(dl_machine *m, const dl_reply *reply)
 {
     dl_entry *e = &m->applying.entry;
     DL_TRY(dl_entry_read_of(e, reply->read.text, reply->read.text_len, m->a.outer, m->a.identity));
-    if (strcmp(e->run, m->a.run) != 0) return dl_fail(DILOCO_EPROTO, "it is of another run");
-    if (e->entry == dl_open_entry(m)) return DILOCO_OK;
-    return dl_fail(DILOCO_EPROTO, "its number is not that of its name");
+    if (dl_entry_is_of(e, m->a.run, dl_open_entry(m))) return DILOCO_OK;
+    return dl_fail(DILOCO_EPROTO, e->entry == dl_open_entry(m)
+                                      ? "it is of another run"
+                                      : "its number is not that of its name");
 }
 
 /* log/<e> exists: its committer has decided. */

@@ -119,6 +119,28 @@ TEST(p7_an_entry_that_stays_unreadable_is_void_and_changes_no_roster)
     end_world(&w);
 }
 
+/* Anyone can change such bytes between two readers. Both accept the same next entry. */
+TEST(p7_an_entry_after_an_unreadable_one_follows_it_whatever_its_bytes_are)
+{
+    const char *const junk[] = {"{}", "other junk", NULL}; /* NULL: a copy of an entry */
+    for (int i = 0; i < 3; i++) {
+        world w;
+        make_world(&w, 1);
+        dl_entry e = entry_by(&w, 2, "r1", false, NULL, 0);
+        e.prev = dl_hash_bytes("", 0);
+        w.digest[2] = e.base = e.result = w.digest[1];
+        write_entry(&w, &e);
+        const void *bytes = junk[i] ? junk[i] : (const void *)w.log[2].data;
+        CHECK_OK(dl_buf_add(&w.log[1], bytes, junk[i] ? strlen(junk[i]) : w.log[2].len));
+        join_run(&w);
+        until(&w, DL_REQUEST_TRAIN);
+        CHECK_INT(1, w.noted[DL_NOTE_VOID]);
+        CHECK_INT(1, w.noted[DL_NOTE_ABORT]);
+        CHECK_INT(3, w.control.entry);
+        end_world(&w);
+    }
+}
+
 /* Anyone can write a copy, also in a run whose entries are signed. */
 TEST(p7_a_copy_of_another_entry_is_void_and_changes_no_roster)
 {
@@ -144,6 +166,29 @@ static void reseal(dl_buf *text)
     const size_t sealed = text->len - 3 - DL_HASH_HEX - strlen(",\"check\":\"");
     dl_hash_to_hex(hex, dl_hash_bytes(text->data, sealed));
     memcpy((char *)text->data + text->len - 3 - DL_HASH_HEX, hex, DL_HASH_HEX);
+}
+
+/* A reader that does not know the outer optimizer cannot judge scalars, so they decide nothing that
+ * `prev` depends on. */
+TEST(p7_an_entry_with_wrong_scalars_is_void_and_part_of_the_chain)
+{
+    world w;
+    make_world(&w, 1);
+    dl_entry e = entry_by(&w, 1, "r1", false, NULL, 0);
+    write_entry(&w, &e);
+    char *lr = strstr((char *)w.log[1].data, "\"scalars\":{\"lr\"");
+    CHECK(lr);
+    memcpy(lr + strlen("\"scalars\":{\""), "rl", 2);
+    reseal(&w.log[1]);
+    e = entry_by(&w, 2, "r1", false, NULL, 0);
+    w.digest[2] = e.base = e.result = w.digest[1];
+    write_entry(&w, &e);
+    join_run(&w);
+    until(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_VOID]);
+    CHECK_INT(1, w.noted[DL_NOTE_ABORT]);
+    CHECK_INT(3, w.control.entry);
+    end_world(&w);
 }
 
 TEST(p26_with_a_single_committer_a_broken_chain_stops_the_reader)
@@ -481,7 +526,9 @@ TEST_MAIN(p13_a_late_replica_reads_the_entry_before_contributing_and_adopts_it,
           p13_entries_missed_at_the_runs_end_are_adopted_before_done,
           p7_a_damaged_reading_of_an_entry_is_read_again_first,
           p7_an_entry_that_stays_unreadable_is_void_and_changes_no_roster,
+          p7_an_entry_after_an_unreadable_one_follows_it_whatever_its_bytes_are,
           p7_a_copy_of_another_entry_is_void_and_changes_no_roster,
+          p7_an_entry_with_wrong_scalars_is_void_and_part_of_the_chain,
           p26_with_a_single_committer_a_broken_chain_stops_the_reader,
           p26_with_a_single_committer_half_an_entry_is_waited_for,
           an_entry_of_another_format_version_stops_the_reader,

@@ -175,7 +175,7 @@ static void begin(dl_draft *draft, const dl_draft_source *from, bool commit)
         (float)(a->lr ? a->lr(a->lr_user, later)
                       : dl_outer_lr(a->config, dl_schedule_round(&a->pace->schedule, later)));
     d->next.mu = (float)a->config->outer_mu;
-    memset(d->scalars, 0, sizeof d->scalars);
+    memset(&d->scalars, 0, sizeof d->scalars);
     d->last = d->entry + 1 >= a->pace->entries;
     d->abort.reason[0] = 0;
     d->combined.there = false;
@@ -217,7 +217,7 @@ static void put_scalars(dl_entry *d, const dl_draft_source *from)
     s.lr = (double)from->args->control->lr;
     s.mu = (double)from->args->control->mu;
     s.n_commits = from->n_commits;
-    from->args->outer->scalars(d->scalars, &s);
+    from->args->outer->scalars(d->scalars.value, &s);
 }
 
 diloco_status dl_draft_commit(dl_draft *draft, const dl_draft_source *from)
@@ -278,7 +278,7 @@ bool dl_draft_same_step(const dl_entry *a, const dl_entry *b)
     if (a->combined.there != b->combined.there) return false;
     if (a->combined.there && !dl_hash_equal(a->combined.body, b->combined.body)) return false;
     if (!same_rejected(a, b)) return false;
-    if (!same_bits(a->scalars, b->scalars, DL_OUTER_MAX_SCALARS)) return false;
+    if (!same_bits(a->scalars.value, b->scalars.value, DL_OUTER_MAX_SCALARS)) return false;
     for (size_t i = 0; i < a->n_members; i++) {
         const dl_member *x = &a->members[i], *y = &b->members[i];
         if (!dl_hash_equal(x->body, y->body) || x->raw != y->raw ||

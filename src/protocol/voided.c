@@ -89,7 +89,8 @@ dl_request dl_voided_looked(dl_machine *m, const dl_reply *reply)
                        m->voiding.lost_text));
     if (dl_entry_read_of(later, reply->read.text, reply->read.text_len, m->a.outer,
                          m->a.identity) ||
-        later->entry != m->voiding.look || later->abort.voids != dl_open_entry(m) + 1)
+        later->scalars.wrong || later->entry != m->voiding.look ||
+        later->abort.voids != dl_open_entry(m) + 1)
         return look_on(m);
     keep_in_mind(m, dl_open_entry(m), m->voiding.look);
     return dl_apply_void(m, DL_VOIDED);

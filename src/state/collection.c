@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "log/keyring.h"
 #include "protocol/async/async.h"
+#include "protocol/logical_clients.h"
 
 #include <string.h>
 
@@ -268,7 +269,7 @@ static diloco_status remove_below(sweep *s, const char *prefix)
 static diloco_status read_roster(sweep *s)
 {
     dl_buf text;
-    DL_TRY(dl_entry_init(&s->before, DL_MAX_MEMBERS));
+    DL_TRY(dl_entry_init(&s->before, dl_clients_max_members(&s->run->config)));
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
     diloco_status status = dl_entry_get(&text, s->store, s->floor - 1, s->until);
     const dl_outer *outer = dl_outer_of(&s->run->config);

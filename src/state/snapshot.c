@@ -15,6 +15,7 @@
  */
 #include "base/log.h"
 #include "log/fields.h"
+#include "protocol/logical_clients.h"
 #include "state/snapshot_parts.h"
 
 #include <stdio.h>
@@ -186,7 +187,8 @@ static diloco_status check_digests(const dl_state *state, dl_json_value root)
  * state. A snapshot after a void entry is skipped: it may have the void entry's state (P7). The
  * entry before it names the digests of the fragment that it changed, of the ledger and of the bans.
  * Each is compared, because a snapshot may be of a state that the log never reached. */
-static diloco_status check_log(const dl_state *state, dl_store *store, dl_time until)
+static diloco_status check_log(const dl_state *state, dl_store *store, const dl_runfile *run,
+                               dl_time until)
 {
     const dl_control *c = &state->control;
     if (c->entry == 0) return dl_fail(DILOCO_EPROTO, "it follows no entry");
@@ -194,7 +196,7 @@ static diloco_status check_log(const dl_state *state, dl_store *store, dl_time u
     dl_buf text;
     dl_entry before;
     dl_key_entry(key, c->entry - 1);
-    DL_TRY(dl_entry_init(&before, DL_MAX_MEMBERS));
+    DL_TRY(dl_entry_init(&before, dl_clients_max_members(&run->config)));
     dl_buf_init(&text, TEXT_MAX);
     diloco_status status = dl_store_get(store, &text, key, until);
     if (!status && !dl_hash_equal(dl_hash_bytes(text.data, text.len), c->prev))
@@ -251,7 +253,7 @@ static diloco_status load(dl_state *state, dl_json_value root, dl_store *store, 
     DL_TRY(check_digests(state, root));
     /* there is no log to compare with */
     if (run->config.consensus == DL_CONSENSUS_NONE) return DILOCO_OK;
-    return check_log(state, store, until);
+    return check_log(state, store, run, until);
 }
 
 static diloco_status read_snapshot(dl_state *state, dl_store *store, const found *which,
@@ -501,7 +503,7 @@ static bool is_forged(dl_store *store, const found *which, const dl_runfile *run
     dl_buf text;
     dl_entry before;
     dl_buf_init(&text, TEXT_MAX);
-    diloco_status status = dl_entry_init(&before, DL_MAX_MEMBERS);
+    diloco_status status = dl_entry_init(&before, dl_clients_max_members(&run->config));
     if (!status) status = dl_entry_get(&text, store, which->entry - 1, until);
     if (!status) status = dl_entry_read(&before, text.data, text.len, dl_outer_of(&run->config));
     const bool forged = !status && !dl_generation_equal(&before.committer, &which->generation);
