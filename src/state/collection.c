@@ -11,6 +11,13 @@
 
 #include <string.h>
 
+/* A name in snap/. Of these a collection tries at most NAMED_MAX. */
+enum { NAMED_MAX = 32 };
+typedef struct named_snapshot {
+    uint64_t entry;
+    dl_generation generation;
+} named_snapshot;
+
 /* One collection. It is on the stack of the snapshot thread, and borrows everything but
  * `before`. */
 typedef struct sweep {
@@ -18,8 +25,10 @@ typedef struct sweep {
     dl_store *store;
     const dl_runfile *run;
     dl_time until;
-    uint64_t second; /* entry of the newest snapshot below `floor`; 0: no such snapshot */
-    dl_generation second_generation;
+    named_snapshot named[NAMED_MAX]; /* a ring of the newest names below `floor` */
+    size_t n_named;                  /* names so far */
+    bool has_verified;               /* the one that this process has verified is among them */
+    bool warned;                     /* that a snapshot does not count */
     uint64_t floor;
     dl_entry before; /* async: the entry before `floor`; else without room for members */
     /* async: shows which contributions to bases before the floor have counted. */
@@ -32,41 +41,62 @@ typedef struct sweep {
 
 /* ---- the second-newest snapshot --------------------------------------------------------- */
 
-/* A later generation of one entry replaces the earlier one, since keys ascend. */
+static bool is_snapshot(const named_snapshot *of, uint64_t entry, const dl_generation *generation)
+{
+    return of->entry == entry && dl_generation_equal(&of->generation, generation);
+}
+
+/* Keeps the newest names, since keys ascend. A snapshot has two objects, one after the other. */
 static diloco_status found_snapshot(void *context, const char *key, size_t len)
 {
     sweep *s = context;
-    uint64_t entry;
-    dl_generation generation;
+    const dl_collector *c = s->collector;
+    named_snapshot found;
     (void)len;
-    if (dl_key_parse_snapshot(&entry, &generation, key) && entry < s->floor && entry >= s->second) {
-        s->second = entry;
-        s->second_generation = generation;
-    }
+    if (!dl_key_parse_snapshot(&found.entry, &found.generation, key) || found.entry >= s->floor)
+        return DILOCO_OK;
+    if (s->n_named &&
+        is_snapshot(&s->named[(s->n_named - 1) % NAMED_MAX], found.entry, &found.generation))
+        return DILOCO_OK;
+    s->named[s->n_named++ % NAMED_MAX] = found;
+    s->has_verified |= is_snapshot(&found, c->verified_entry, &c->verified_generation);
+    return DILOCO_OK;
+}
+
+/* Sets *whole to whether the snapshot reads back whole. One that this process has verified before
+ * is not read again. A store that does not answer is an error. */
+static diloco_status is_whole(bool *whole, sweep *s, const named_snapshot *it)
+{
+    const dl_collector *c = s->collector;
+    *whole = is_snapshot(it, c->verified_entry, &c->verified_generation);
+    if (*whole) return DILOCO_OK;
+    const diloco_status status =
+        dl_snapshot_verify(s->store, it->entry, &it->generation, s->run, s->until);
+    *whole = !status;
+    if (status != DILOCO_EPROTO && status != DILOCO_ENOENT && status != DILOCO_EREFUSED)
+        return status;
+    dl_log(s->warned ? DILOCO_LOG_DEBUG : DILOCO_LOG_WARN, "%s: this snapshot does not count",
+           diloco_error_text());
+    s->warned = true;
     return DILOCO_OK;
 }
 
 /* Lowers `floor` from the newest snapshot to the next one that reads back whole, or to 0 if no
- * other does. Each turn lists again and takes the newest snapshot below the last one, until one is
- * whole. So no list has to be kept. A snapshot that this process has verified before is not read
- * again. A store that does not answer ends the collection. */
+ * other does. The run waits for a collection, and anyone can create names of snapshots. So one
+ * listing is made, and its NAMED_MAX newest names are tried. If none of these is whole, `floor` is
+ * the snapshot that this process has verified before. */
 static diloco_status find_second(sweep *s)
 {
-    dl_collector *c = s->collector;
-    for (;;) {
-        s->second = 0;
-        DL_TRY(dl_store_list(s->store, "snap/", NULL, found_snapshot, s, s->until));
-        s->floor = s->second;
-        if (s->second == 0) return DILOCO_OK;
-        if (s->second == c->verified_entry &&
-            dl_generation_equal(&s->second_generation, &c->verified_generation))
-            return DILOCO_OK;
-        const diloco_status status =
-            dl_snapshot_verify(s->store, s->second, &s->second_generation, s->run, s->until);
-        if (status != DILOCO_EPROTO && status != DILOCO_ENOENT && status != DILOCO_EREFUSED)
-            return status;
-        dl_log(DILOCO_LOG_WARN, "%s: this snapshot does not count", diloco_error_text());
+    const dl_collector *c = s->collector;
+    DL_TRY(dl_store_list(s->store, "snap/", NULL, found_snapshot, s, s->until));
+    for (size_t i = 0; i < s->n_named && i < NAMED_MAX; i++) {
+        const named_snapshot *it = &s->named[(s->n_named - 1 - i) % NAMED_MAX];
+        bool whole;
+        DL_TRY(is_whole(&whole, s, it));
+        if (whole) return s->floor = it->entry, DILOCO_OK;
     }
+    s->floor = s->has_verified ? c->verified_entry : 0;
+    return DILOCO_OK;
 }
 
 /* ---- heartbeats ------------------------------------------------------------------------- */

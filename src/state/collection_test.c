@@ -223,6 +223,25 @@ TEST(more_heartbeats_than_there_is_room_for_do_not_stop_collection)
     scene_end(s);
 }
 
+/* The run waits for a collection, and anyone can create names. */
+TEST(p25_names_of_snapshots_cost_a_collection_one_listing_and_few_reads)
+{
+    scene *s = scene_make("mem://many-names", "recent", "60");
+    snapshot_at(s, 4);
+    for (uint64_t e = 5; e < 405; e++) {
+        dl_key key;
+        dl_key_snapshot(key, e, &(dl_generation){.replica = "zz"}, "manifest.json");
+        CHECK_OK(dl_store_create(s->store, key, &(dl_span){"junk", 4}, 1, NULL, DL_NEVER));
+    }
+    const dl_store_counters before = dl_store_counts(s->store);
+    snapshot_at(s, 500);
+    const dl_store_counters after = dl_store_counts(s->store);
+    CHECK(after.n_list - before.n_list <= 16);
+    CHECK(after.n_get - before.n_get <= 128);
+    CHECK_STR("4 5 6 7 8 9 ", left(s, "c/")); /* as far as this process has verified */
+    scene_end(s);
+}
+
 /* ---- runs with keys */
 
 #if DL_CRYPTO
@@ -547,6 +566,7 @@ TEST_MAIN(objects_older_than_the_second_newest_snapshot_are_removed, retain_all_
           the_log_and_the_generations_are_never_collected,
           a_live_heartbeat_protects_its_entry_and_a_dead_one_only_for_a_time,
           unreadable_live_heartbeat_protects_everything,
+          p25_names_of_snapshots_cost_a_collection_one_listing_and_few_reads,
           p25_heartbeat_that_its_key_has_not_signed_protects_nothing,
           p25_forged_later_generation_does_not_hide_a_slow_replica,
           p25_signed_heartbeat_protects_its_entry_until_patience_after_its_last_change,
