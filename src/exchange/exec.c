@@ -274,6 +274,7 @@ void dl_exec_destroy(dl_exec *x)
     dl_fetchers_destroy(x);
     dl_lister_destroy(x);
     dl_keyring_destroy(x->ring);
+    dl_collector_deinit(&x->apply.collector);
     dl_probing_destroy(x->apply.probing);
     dl_packer_destroy(x->packer);
     dl_outer_scratch_destroy(x->apply.scratch);

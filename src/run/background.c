@@ -1,9 +1,13 @@
 /* background.c - see background.h.
  *
- *     snapshot thread   idle --dl_background_snapshot--> busy --written--> idle
+ *     snapshot thread     idle --dl_background_snapshot--> writing --> reading back --> idle
+ *     collecting thread   idle --a snapshot was read back--> collecting --> idle
  *
- * `lock` guards stop and busy of its helper. The snapshot thread reads the state only while busy.
- * The replica's thread changes it only while not busy (dl_background_settle). */
+ * `lock` guards stop and busy of its helper, and `writing` or `due`. The snapshot thread reads the
+ * state only while writing. The replica's thread changes it only while not writing
+ * (dl_background_settle). A collection may last longer than the interval of snapshots: other
+ * writers may have created any number of names that it reads or deletes. It continues then, and the
+ * next one begins from the newest snapshot that was read back meanwhile. */
 #include "run/background.h"
 
 #include "base/json.h"
@@ -21,6 +25,13 @@
 
 enum { GENERATION_OBJECT_MAX = 16384 }; /* bytes of an object under gen/ */
 static const dl_time SNAPSHOT_LIMIT = 3600 * DL_SECOND, BEAT_LIMIT = 10 * DL_SECOND;
+static const dl_time LAST_COLLECTION_LIMIT = 600 * DL_SECOND;
+
+/* A snapshot that was written, for its collection. */
+typedef struct snapshot {
+    dl_collection what;
+    dl_roster counted; /* owned */
+} snapshot;
 
 /* A thread that waits for work or for the end. */
 typedef struct helper {
@@ -34,7 +45,7 @@ typedef struct helper {
 
 struct dl_background {
     dl_background_args a;
-    helper beat, snap, meet;
+    helper beat, snap, sweep, meet;
     atomic_ullong step, position, entry;
     atomic_bool waiting;
     atomic_uint later;    /* a generation after ours; 0: none was seen */
@@ -42,7 +53,11 @@ struct dl_background {
     double deadline_s;
     uint64_t n_beats;
     double longest_s;
-    dl_collector collector;
+    bool writing;           /* guarded by snap.lock */
+    snapshot written;       /* of the snapshot thread */
+    snapshot due;           /* guarded by sweep.lock; used if sweep.busy */
+    snapshot collected;     /* of the collecting thread, */
+    dl_collector collector; /* likewise */
 };
 
 /* ---- helpers ---------------------------------------------------------------------------- */
@@ -73,8 +88,10 @@ static void helper_stop(helper *h)
         pthread_join(h->thread, NULL);
         pthread_cond_destroy(&h->wake);
         pthread_mutex_destroy(&h->lock);
+        h->started = false;
     }
     dl_store_close(h->store);
+    h->store = NULL;
 }
 
 static void helper_count(helper *h)
@@ -279,22 +296,114 @@ static void *meet_body(void *context)
 
 /* ---- snapshots -------------------------------------------------------------------------- */
 
-/* The collector is used by one thread at a time: the snapshot thread is not busy when this runs
- * elsewhere. */
-void dl_background_snapshot_here(dl_background *b, dl_store *store)
+/* Writes a snapshot, and describes it for its collection, which does not need the state. */
+static diloco_status write_snapshot(snapshot *out, dl_background *b, dl_store *store)
 {
-    const dl_time until = dl_time_after(dl_clock_now(), SNAPSHOT_LIMIT);
+    const dl_state *state = b->a.state;
     pthread_mutex_lock(&b->beat.lock);
     const dl_generation self = b->a.self;
     pthread_mutex_unlock(&b->beat.lock);
-    if (dl_snapshot_and_collect(&b->collector, store, b->a.state, b->a.run, &self, b->a.signer,
-                                until))
-        dl_log(DILOCO_LOG_WARN, "no snapshot at entry %llu: %s",
-               (unsigned long long)b->a.state->control.entry, diloco_error_text());
+    out->what = (dl_collection){.entry = state->control.entry, .generation = self};
+    const diloco_status status =
+        dl_snapshot_write(&out->what.confirmed, store, state, b->a.run, &self, b->a.signer,
+                          dl_time_after(dl_clock_now(), SNAPSHOT_LIMIT));
+    dl_state_put_out_all(state);
+    dl_roster_copy(&out->counted, &state->control.roster);
+    return status;
 }
 
-/* A snapshot that was begun is finished even after `stop`, because dl_background_settle waits until
- * `busy` ends. */
+/* Returns whether the snapshot was written and reads back. A failure is only a warning, since
+ * another snapshot follows. */
+static bool is_read_back(const snapshot *s, const dl_background *b, dl_store *store,
+                         diloco_status written)
+{
+    diloco_status status = written;
+    if (!status)
+        status = dl_collection_read_back(store, b->a.run, &s->what,
+                                         dl_time_after(dl_clock_now(), SNAPSHOT_LIMIT));
+    if (status)
+        dl_log(DILOCO_LOG_WARN, "no snapshot at entry %llu: %s", (unsigned long long)s->what.entry,
+               diloco_error_text());
+    return !status;
+}
+
+static void copy_snapshot(snapshot *to, const snapshot *from)
+{
+    to->what = from->what;
+    dl_roster_copy(&to->counted, &from->counted);
+    to->what.counted = &to->counted;
+}
+
+/* A collection in progress continues. So an older snapshot that waits for its collection is
+ * replaced. */
+static void hand_over(dl_background *b)
+{
+    pthread_mutex_lock(&b->sweep.lock);
+    copy_snapshot(&b->due, &b->written);
+    b->sweep.busy = true;
+    pthread_cond_broadcast(&b->sweep.wake);
+    pthread_mutex_unlock(&b->sweep.lock);
+}
+
+static void *sweep_body(void *context)
+{
+    dl_background *b = context;
+    pthread_mutex_lock(&b->sweep.lock);
+    while (!b->sweep.stop) {
+        if (!b->sweep.busy) {
+            pthread_cond_wait(&b->sweep.wake, &b->sweep.lock);
+            continue;
+        }
+        copy_snapshot(&b->collected, &b->due);
+        b->sweep.busy = false;
+        pthread_mutex_unlock(&b->sweep.lock);
+        dl_collect(&b->collector, b->sweep.store, b->a.run, &b->collected.what, DL_NEVER);
+        helper_count(&b->sweep);
+        pthread_mutex_lock(&b->sweep.lock);
+    }
+    pthread_mutex_unlock(&b->sweep.lock);
+    return NULL;
+}
+
+/* Waits until a snapshot in progress is written and read back. */
+static void wait_until_idle(dl_background *b)
+{
+    pthread_mutex_lock(&b->snap.lock);
+    while (b->snap.busy)
+        pthread_cond_wait(&b->snap.wake, &b->snap.lock);
+    pthread_mutex_unlock(&b->snap.lock);
+}
+
+/* Ends a collection in progress. No other one follows it on that thread. */
+static void stop_collecting(dl_background *b)
+{
+    if (b->sweep.store) dl_store_abort(b->sweep.store);
+    helper_stop(&b->sweep);
+    dl_collector_deinit(&b->collector);
+}
+
+/* The snapshot and the collector are used by one thread at a time, so both others end first. */
+void dl_background_snapshot_here(dl_background *b, dl_store *store)
+{
+    wait_until_idle(b);
+    stop_collecting(b);
+    const diloco_status written = write_snapshot(&b->written, b, store);
+    if (!is_read_back(&b->written, b, store, written)) return;
+    copy_snapshot(&b->collected, &b->written);
+    dl_collect(&b->collector, store, b->a.run, &b->collected.what,
+               dl_time_after(dl_clock_now(), LAST_COLLECTION_LIMIT));
+    dl_collector_deinit(&b->collector);
+}
+
+static void set_written(dl_background *b)
+{
+    pthread_mutex_lock(&b->snap.lock);
+    b->writing = false;
+    pthread_cond_broadcast(&b->snap.wake);
+    pthread_mutex_unlock(&b->snap.lock);
+}
+
+/* A snapshot that was begun is finished even after `stop`. */
 static void *snap_body(void *context)
 {
     dl_background *b = context;
@@ -305,7 +414,9 @@ static void *snap_body(void *context)
             continue;
         }
         pthread_mutex_unlock(&b->snap.lock);
-        dl_background_snapshot_here(b, b->snap.store);
+        const diloco_status written = write_snapshot(&b->written, b, b->snap.store);
+        set_written(b);
+        if (is_read_back(&b->written, b, b->snap.store, written) && b->sweep.started) hand_over(b);
         helper_count(&b->snap);
         pthread_mutex_lock(&b->snap.lock);
         b->snap.busy = false;
@@ -317,9 +428,9 @@ static void *snap_body(void *context)
 
 void dl_background_snapshot(dl_background *b)
 {
-    dl_background_settle(b);
+    wait_until_idle(b);
     pthread_mutex_lock(&b->snap.lock);
-    b->snap.busy = true;
+    b->snap.busy = b->writing = true;
     pthread_cond_broadcast(&b->snap.wake);
     pthread_mutex_unlock(&b->snap.lock);
 }
@@ -327,18 +438,33 @@ void dl_background_snapshot(dl_background *b)
 void dl_background_settle(dl_background *b)
 {
     pthread_mutex_lock(&b->snap.lock);
-    while (b->snap.busy)
+    while (b->writing)
         pthread_cond_wait(&b->snap.wake, &b->snap.lock);
     pthread_mutex_unlock(&b->snap.lock);
 }
 
 void dl_background_traffic(const dl_background *b, uint64_t *sent, uint64_t *received)
 {
-    *sent = b->beat.sent + b->snap.sent + b->meet.sent;
-    *received = b->beat.received + b->snap.received + b->meet.received;
+    *sent = b->beat.sent + b->snap.sent + b->sweep.sent + b->meet.sent;
+    *received = b->beat.received + b->snap.received + b->sweep.received + b->meet.received;
 }
 
 /* ---- create and destroy ----------------------------------------------------------------- */
+
+static diloco_status make_roster(dl_roster *r, size_t cap)
+{
+    *r = (dl_roster){.names = calloc(cap + 1, sizeof *r->names),
+                     .misses = calloc(cap + 1, sizeof *r->misses),
+                     .cap = cap};
+    return r->names && r->misses ? DILOCO_OK
+                                 : dl_fail(DILOCO_ENOMEM, "out of memory for snapshots");
+}
+
+static void free_roster(dl_roster *r)
+{
+    free(r->names);
+    free(r->misses);
+}
 
 diloco_status dl_background_create(dl_background **out, const dl_background_args *args)
 {
@@ -346,7 +472,12 @@ diloco_status dl_background_create(dl_background **out, const dl_background_args
     dl_background *b = calloc(1, sizeof *b);
     if (!b) return dl_fail(DILOCO_ENOMEM, "out of memory for heartbeats and snapshots");
     b->a = *args;
-    diloco_status status = helper_start(&b->snap, b, snap_body);
+    const size_t cap = args->state->control.roster.cap;
+    diloco_status status = make_roster(&b->written.counted, cap);
+    if (!status) status = make_roster(&b->due.counted, cap);
+    if (!status) status = make_roster(&b->collected.counted, cap);
+    if (!status) status = helper_start(&b->sweep, b, sweep_body);
+    if (!status) status = helper_start(&b->snap, b, snap_body);
     if (!status) status = helper_start(&b->beat, b, beat_body);
     if (!status && dl_members_admits(args->run, args->signer))
         status = helper_start(&b->meet, b, meet_body);
@@ -363,6 +494,10 @@ void dl_background_destroy(dl_background *b)
     if (!b) return;
     helper_stop(&b->meet);
     helper_stop(&b->snap); /* first, so that heartbeats continue while a long snapshot is written */
+    stop_collecting(b);
     helper_stop(&b->beat);
+    free_roster(&b->written.counted);
+    free_roster(&b->due.counted);
+    free_roster(&b->collected.counted);
     free(b);
 }

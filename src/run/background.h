@@ -1,8 +1,9 @@
 /* background.h - a replica's background work: heartbeats and snapshots. If the replica may admit
  * invited replicas, it also looks for new ones (keyring.h).
  *
- * Each has its own thread and store handle. So a heartbeat never waits for tensors, and a snapshot
- * is written during training. */
+ * Each has its own thread and store handle, and so has the collection of old objects. So a
+ * heartbeat never waits for tensors, a snapshot is written during training, and no snapshot waits
+ * for a collection. */
 #ifndef DL_RUN_BACKGROUND_H
 #define DL_RUN_BACKGROUND_H
 
@@ -26,7 +27,7 @@ typedef struct dl_background_args {
  */
 DL_MUST_CHECK diloco_status dl_background_create(dl_background **out,
                                                  const dl_background_args *args);
-/* Finishes a snapshot in progress, then stops the threads. NULL is fine. */
+/* Finishes a snapshot in progress, but no collection, then stops the threads. NULL is fine. */
 void dl_background_destroy(dl_background *b);
 
 /* Set the contents of later heartbeats. Any thread may call them; they allocate nothing. */
@@ -48,12 +49,14 @@ DL_MUST_CHECK diloco_status dl_background_fenced(const dl_background *b);
 void dl_background_beats(dl_background *b, uint64_t *n, double *longest_s);
 
 /* Writes a snapshot of the state's `now`, reads it back, and collects old objects. The state must
- * not change until dl_background_settle returns. A failure is only a warning, since another
+ * not change until dl_background_settle returns. A snapshot waits until the last one is read back,
+ * but not for collections, of which one runs at a time. A failure is only a warning, since another
  * snapshot follows. */
 void dl_background_snapshot(dl_background *b);
-/* Does the same on the caller's thread and handle. */
+/* Does the same on the caller's thread and handle for the run's last snapshot: it ends a collection
+ * in progress. Its own collection takes at most ten minutes. */
 void dl_background_snapshot_here(dl_background *b, dl_store *store);
-/* Waits for the snapshot in progress, if any. */
+/* Waits until a snapshot in progress is written, if any. */
 void dl_background_settle(dl_background *b);
 
 /* Returns the object bytes that these threads have moved so far. Any thread may call it. */

@@ -5,7 +5,6 @@
 
 #include "base/json.h"
 #include "base/log.h"
-#include "log/keyring.h"
 #include "protocol/async/async.h"
 #include "protocol/logical_clients.h"
 
@@ -35,9 +34,18 @@ typedef struct sweep {
     const dl_roster *counted;
     dl_key *keys; /* keys to delete together */
     size_t n_keys;
-    dl_keyring *ring; /* NULL: the run has no keys */
-    dl_rng drawing;   /* of the names that a look reads */
+    char *after;    /* the last key of this prefix that was looked at; "": none yet */
+    dl_rng drawing; /* of the names that a look reads */
 } sweep;
+
+/* The end of a request. A collection may last long, since other writers may have created any number
+ * of names. So it is each request that has a limit. */
+static const dl_time REQUEST_LIMIT = 3600 * DL_SECOND;
+static dl_time limit(const sweep *s)
+{
+    const dl_time soon = dl_time_after(dl_clock_now(), REQUEST_LIMIT);
+    return soon < s->until ? soon : s->until;
+}
 
 /* ---- the second-newest snapshot --------------------------------------------------------- */
 
@@ -71,7 +79,7 @@ static diloco_status is_whole(bool *whole, sweep *s, const named_snapshot *it)
     *whole = is_snapshot(it, c->verified_entry, &c->verified_generation);
     if (*whole) return DILOCO_OK;
     const diloco_status status =
-        dl_snapshot_verify(s->store, it->entry, &it->generation, s->run, s->until);
+        dl_snapshot_verify(s->store, it->entry, &it->generation, s->run, limit(s));
     *whole = !status;
     if (status != DILOCO_EPROTO && status != DILOCO_ENOENT && status != DILOCO_EREFUSED)
         return status;
@@ -82,13 +90,13 @@ static diloco_status is_whole(bool *whole, sweep *s, const named_snapshot *it)
 }
 
 /* Lowers `floor` from the newest snapshot to the next one that reads back whole, or to 0 if no
- * other does. The run waits for a collection, and anyone can create names of snapshots. So one
- * listing is made, and its NAMED_MAX newest names are tried. If none of these is whole, `floor` is
- * the snapshot that this process has verified before. */
+ * other does. Anyone can create names of snapshots. So one listing is made, and its NAMED_MAX
+ * newest names are tried. If none of these is whole, `floor` is the snapshot that this process has
+ * verified before. */
 static diloco_status find_second(sweep *s)
 {
     const dl_collector *c = s->collector;
-    DL_TRY(dl_store_list(s->store, "snap/", NULL, found_snapshot, s, s->until));
+    DL_TRY(dl_store_list(s->store, "snap/", NULL, found_snapshot, s, limit(s)));
     for (size_t i = 0; i < s->n_named && i < NAMED_MAX; i++) {
         const named_snapshot *it = &s->named[(s->n_named - 1 - i) % NAMED_MAX];
         bool whole;
@@ -109,7 +117,8 @@ static bool is_member(const sweep *s, const char *replica)
            dl_identity_member(&s->run->identity, replica) != NULL;
 }
 
-/* Members change with the roster. Rows of former members go if others have enough. */
+/* Members change with the roster. Rows of other replicas go if there are enough, or if they have
+ * signed nothing in a run with keys. */
 static void begin_look(const sweep *s)
 {
     dl_collector *c = s->collector;
@@ -118,7 +127,8 @@ static void begin_look(const sweep *s)
     for (size_t i = 0; i < c->n_seen; i++) {
         dl_collector_row *row = &c->seen[i];
         row->is_member = is_member(s, row->of.generation.replica);
-        if (!row->is_member && c->n_others == DL_COLLECTOR_OTHERS) continue;
+        const bool useless = c->ring && !row->of.signed_once;
+        if (!row->is_member && (useless || c->n_others == DL_COLLECTOR_OTHERS)) continue;
         c->n_others += !row->is_member;
         dl_beating_look(&row->of);
         c->seen[n++] = *row;
@@ -136,18 +146,34 @@ static void warn_of_crowd(dl_collector *c)
     c->crowded = true;
 }
 
+/* Returns the first row whose name is not before that one. Rows are in strcmp order, since others
+ * may have created any number of names, each of which is searched. */
+static size_t place_of(const dl_collector *c, const char *replica)
+{
+    size_t low = 0, high = c->n_seen;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (strcmp(c->seen[middle].of.generation.replica, replica) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* Returns the row of that replica, or a new one, or NULL if it may have none. */
 static dl_collector_row *row_of(const sweep *s, const dl_generation *generation)
 {
     dl_collector *c = s->collector;
-    for (size_t i = 0; i < c->n_seen; i++)
-        if (!strcmp(c->seen[i].of.generation.replica, generation->replica)) return &c->seen[i];
+    const size_t at = place_of(c, generation->replica);
+    dl_collector_row *row = &c->seen[at];
+    if (at < c->n_seen && !strcmp(row->of.generation.replica, generation->replica)) return row;
     const bool member = is_member(s, generation->replica);
     if (!member && s->run->identity.policy == DL_CLOSED) return NULL;
     if (!member && c->n_others == DL_COLLECTOR_OTHERS) return warn_of_crowd(c), NULL;
     DL_ASSERT(c->n_seen < DL_COLLECTOR_LIVES);
     c->n_others += !member;
-    dl_collector_row *row = &c->seen[c->n_seen++];
+    memmove(row + 1, row, (c->n_seen++ - at) * sizeof *row);
     *row = (dl_collector_row){.of.generation = *generation, .is_member = member};
     return row;
 }
@@ -169,7 +195,7 @@ static diloco_status found_generation(void *context, const char *key, size_t len
     (void)len;
     if (!dl_key_parse_generation(&generation, key, "hb/")) return DILOCO_OK;
     dl_collector_row *row = row_of(s, &generation);
-    if (row && s->ring)
+    if (row && s->collector->ring)
         dl_beating_note_heartbeat(&row->of, &s->drawing, generation.number);
     else if (row && generation.number > row->of.generation.number)
         begin_row(row, &generation);
@@ -188,7 +214,7 @@ static diloco_status read_signed(const sweep *s, dl_collector_row *row, dl_beat_
     const dl_generation before = row->of.generation;
     const char *why;
     bool there;
-    DL_TRY(dl_keyring_find(&r->key, &why, s->ring, before.replica, s->until));
+    DL_TRY(dl_keyring_find(&r->key, &why, s->collector->ring, before.replica, r->until));
     if (!r->key) return DILOCO_OK;
     DL_TRY(dl_beating_read(&there, &row->of, r));
     if (!there) return DILOCO_OK;
@@ -211,7 +237,7 @@ static diloco_status read_plain(const sweep *s, dl_collector_row *row, dl_beat_r
     dl_json_value json;
     r->text = (dl_buf){.data = r->bytes, .cap = sizeof r->bytes, .max = sizeof r->bytes};
     dl_key_heartbeat(key, &row->of.generation);
-    const diloco_status status = dl_store_get(s->store, &r->text, key, s->until);
+    const diloco_status status = dl_store_get(s->store, &r->text, key, r->until);
     row->there = !status;
     if (status == DILOCO_ENOENT || status == DILOCO_EPROTO) return DILOCO_OK;
     DL_TRY(status);
@@ -229,13 +255,14 @@ static diloco_status read_plain(const sweep *s, dl_collector_row *row, dl_beat_r
  * about to read stay. */
 static diloco_status lower_floor_to_heartbeats(sweep *s)
 {
-    dl_beat_reader r = {.store = s->store, .run = s->run->id, .until = s->until};
+    dl_beat_reader r = {.store = s->store, .run = s->run->id};
     const dl_time patience = dl_time_from_seconds(s->run->config.patience_s);
     begin_look(s);
-    DL_TRY(dl_store_list(s->store, "hb/", NULL, found_generation, s, s->until));
+    DL_TRY(dl_store_list(s->store, "hb/", NULL, found_generation, s, limit(s)));
     for (size_t i = 0; i < s->collector->n_seen; i++) {
         dl_collector_row *row = &s->collector->seen[i];
-        DL_TRY(s->ring ? read_signed(s, row, &r) : read_plain(s, row, &r));
+        r.until = limit(s);
+        DL_TRY(s->collector->ring ? read_signed(s, row, &r) : read_plain(s, row, &r));
         const bool live = row->there && now_of(s) - row->changed < patience;
         if (live && row->entry < s->floor) s->floor = row->entry;
     }
@@ -244,7 +271,9 @@ static diloco_status lower_floor_to_heartbeats(sweep *s)
 
 /* ---- removing --------------------------------------------------------------------------- */
 
-enum { BATCH = 64 };
+/* MANY batches of one prefix are deleted before the next prefix has its turn. So a writer that
+ * creates names faster than they are deleted keeps no other prefix as it is. */
+enum { BATCH = 64, MANY = 1024 };
 
 static bool may_count_after(const sweep *s, const dl_roster *roster, const char *replica,
                             uint64_t base)
@@ -270,26 +299,48 @@ static diloco_status found_old(void *context, const char *key, size_t len)
     sweep *s = context;
     uint64_t entry;
     (void)len;
-    if (!dl_key_entry_of(&entry, key)) return DILOCO_OK;
-    if (entry >= s->floor || s->n_keys == BATCH) return DILOCO_ECLOSED;
-    if (may_still_count(s, key)) return DILOCO_OK;
+    const bool old = dl_key_entry_of(&entry, key);
+    if (old && (entry >= s->floor || s->n_keys == BATCH)) return DILOCO_ECLOSED;
+    memcpy(s->after, key, strlen(key) + 1);
+    if (!old || may_still_count(s, key)) return DILOCO_OK;
     memcpy(s->keys[s->n_keys++], key, strlen(key) + 1);
     return DILOCO_OK;
 }
 
-/* A batch is deleted after its listing has ended. The walk then starts again, and finds the next
- * ones. Keys are kept on the stack, so a collection allocates no list. */
-static diloco_status remove_below(sweep *s, const char *prefix)
+/* A batch is deleted after its listing has ended. The walk then continues. Keys are kept on the
+ * stack, so a collection allocates no list. Sets *all to whether nothing is left. */
+static diloco_status remove_some(bool *all, sweep *s, const char *prefix, char *after)
 {
     dl_key keys[BATCH];
     s->keys = keys;
-    do {
+    s->after = after;
+    *all = false;
+    for (int i = 0; i < MANY && !*all; i++) {
         s->n_keys = 0;
-        const diloco_status status = dl_store_list(s->store, prefix, NULL, found_old, s, s->until);
+        const diloco_status status =
+            dl_store_list(s->store, prefix, *after ? after : NULL, found_old, s, limit(s));
         if (status && status != DILOCO_ECLOSED) return status;
-        for (size_t i = 0; i < s->n_keys; i++)
-            DL_TRY(dl_store_delete(s->store, keys[i], s->until));
-    } while (s->n_keys == BATCH);
+        for (size_t k = 0; k < s->n_keys; k++)
+            DL_TRY(dl_store_delete(s->store, keys[k], limit(s)));
+        *all = s->n_keys < BATCH;
+    }
+    return DILOCO_OK;
+}
+
+/* Snapshots come first, so that a remaining one has the contributions after it. */
+static diloco_status remove_below(sweep *s)
+{
+    static const char *const prefixes[] = {"snap/", "x/", "b/", "c/"};
+    enum { N = sizeof prefixes / sizeof *prefixes };
+    dl_key after[N] = {"", "", "", ""};
+    bool all[N] = {false}, whole = false;
+    while (!whole) {
+        whole = true;
+        for (int i = 0; i < N; i++) {
+            if (!all[i]) DL_TRY(remove_some(&all[i], s, prefixes[i], after[i]));
+            whole &= all[i];
+        }
+    }
     return DILOCO_OK;
 }
 
@@ -301,7 +352,7 @@ static diloco_status read_roster(sweep *s)
     dl_buf text;
     DL_TRY(dl_entry_init(&s->before, dl_clients_max_members(&s->run->config)));
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
-    diloco_status status = dl_entry_get(&text, s->store, s->floor - 1, s->until);
+    diloco_status status = dl_entry_get(&text, s->store, s->floor - 1, limit(s));
     const dl_outer *outer = dl_outer_of(&s->run->config);
     if (!status) status = dl_entry_read(&s->before, text.data, text.len, outer);
     dl_buf_deinit(&text);
@@ -316,48 +367,61 @@ static diloco_status collect(sweep *s)
     if (s->floor == 0) return DILOCO_OK;
     DL_TRY(lower_floor_to_heartbeats(s));
     if (s->floor == 0) return DILOCO_OK;
-    /* Snapshots first, so that a remaining snapshot has the contributions after it. */
-    DL_TRY(remove_below(s, "snap/"));
     if (s->run->config.schedule == DL_SCHEDULE_ASYNC) DL_TRY(read_roster(s));
-    DL_TRY(remove_below(s, "x/"));
-    DL_TRY(remove_below(s, "b/"));
-    return remove_below(s, "c/");
+    return remove_below(s);
 }
 
-/* A snapshot that is not confirmed and does not read back is an error, and then nothing is deleted.
- * The new snapshot counts as verified only at the end, for the next collection: `floor` begins
+diloco_status dl_collection_read_back(dl_store *store, const dl_runfile *run,
+                                      const dl_collection *what, dl_time until)
+{
+    if (what->confirmed) return DILOCO_OK;
+    return dl_snapshot_verify(store, what->entry, &what->generation, run, until);
+}
+
+/* The new snapshot counts as verified only at the end, for the next collection: `floor` begins
  * there. */
+void dl_collect(dl_collector *collector, dl_store *store, const dl_runfile *run,
+                const dl_collection *what, dl_time until)
+{
+    if (run->config.retain == DL_RETAIN_ALL) return;
+    sweep s = {.collector = collector,
+               .store = store,
+               .run = run,
+               .until = until,
+               .floor = what->entry,
+               .counted = what->counted};
+    uint64_t seed;
+    diloco_status status = dl_random_bytes(&seed, sizeof seed);
+    if (!status) dl_rng_init(&s.drawing, seed, DL_STREAM(DL_STREAM_JITTER, 2), 0);
+    if (!status && run->identity.policy != DL_TRUSTED && !collector->ring)
+        status = dl_keyring_create(&collector->ring, store, run, NULL);
+    if (!status) status = collect(&s);
+    if (status && status != DILOCO_ECLOSED)
+        dl_log(DILOCO_LOG_WARN, "old objects stay in the store for now: %s", diloco_error_text());
+    dl_entry_deinit(&s.before);
+    collector->verified_entry = what->entry;
+    collector->verified_generation = what->generation;
+}
+
+void dl_collector_deinit(dl_collector *collector)
+{
+    dl_keyring_destroy(collector->ring);
+    collector->ring = NULL;
+}
+
 diloco_status dl_snapshot_and_collect(dl_collector *collector, dl_store *store,
                                       const dl_state *state, const dl_runfile *run,
                                       const dl_generation *generation, const dl_signer *signer,
                                       dl_time until)
 {
-    const uint64_t entry = state->control.entry;
-    bool confirmed;
+    dl_collection what = {.entry = state->control.entry,
+                          .generation = *generation,
+                          .counted = &state->control.roster};
     const diloco_status written =
-        dl_snapshot_write(&confirmed, store, state, run, generation, signer, until);
+        dl_snapshot_write(&what.confirmed, store, state, run, generation, signer, until);
     dl_state_put_out_all(state);
-    if (written) return written;
-    if (!confirmed) DL_TRY(dl_snapshot_verify(store, entry, generation, run, until));
-    if (run->config.retain == DL_RETAIN_ALL) return DILOCO_OK;
-
-    sweep s = {.collector = collector,
-               .store = store,
-               .run = run,
-               .until = until,
-               .floor = entry,
-               .counted = &state->control.roster};
-    uint64_t seed;
-    diloco_status status = dl_random_bytes(&seed, sizeof seed);
-    if (!status) dl_rng_init(&s.drawing, seed, DL_STREAM(DL_STREAM_JITTER, 2), 0);
-    if (!status && run->identity.policy != DL_TRUSTED)
-        status = dl_keyring_create(&s.ring, store, run, NULL);
-    if (!status) status = collect(&s);
-    if (status)
-        dl_log(DILOCO_LOG_WARN, "old objects stay in the store for now: %s", diloco_error_text());
-    dl_keyring_destroy(s.ring);
-    dl_entry_deinit(&s.before);
-    collector->verified_entry = entry;
-    collector->verified_generation = *generation;
+    DL_TRY(written);
+    DL_TRY(dl_collection_read_back(store, run, &what, until));
+    dl_collect(collector, store, run, &what, until);
     return DILOCO_OK;
 }

@@ -79,6 +79,7 @@ static scene *scene_make(const char *url, const char *retain, const char *patien
 
 static void scene_end(scene *s)
 {
+    dl_collector_deinit(&s->collector);
     dl_signer_close(s->signer[0]);
     dl_signer_close(s->signer[1]);
     dl_state_deinit(&s->state);
@@ -223,7 +224,7 @@ TEST(more_heartbeats_than_there_is_room_for_do_not_stop_collection)
     scene_end(s);
 }
 
-/* The run waits for a collection, and anyone can create names. */
+/* Anyone can create names. */
 TEST(p25_names_of_snapshots_cost_a_collection_one_listing_and_few_reads)
 {
     scene *s = scene_make("mem://many-names", "recent", "60");
@@ -338,6 +339,42 @@ TEST(p25_heartbeat_of_a_member_counts_in_a_list_of_thousands)
     scene_end(s);
 }
 
+/* Names of replicas without a key do not keep the places that they had. */
+TEST(p25_replica_that_has_signed_nothing_keeps_no_place)
+{
+    char generation[32];
+    scene *s = scene_of_keys("mem://places", DL_OPEN);
+    for (int i = 0; i < DL_COLLECTOR_OTHERS; i++) {
+        snprintf(generation, sizeof generation, "a%d.0000", i);
+        beat(s, generation, "{\"entry\":9}");
+    }
+    snapshot_at(s, 3);
+    snapshot_at(s, 4);
+    for (int i = 0; i < DL_COLLECTOR_OTHERS; i++) {
+        dl_key key;
+        snprintf(key, sizeof key, "hb/a%d.0000", i);
+        CHECK_OK(dl_store_delete(s->store, key, DL_NEVER));
+    }
+    beat_signed(s, 1, "r9", 0, 5, 5);
+    snapshot_at(s, 7);
+    snapshot_at(s, 9);
+    CHECK_STR("5 6 7 8 9 ", left(s, "c/"));
+    scene_end(s);
+}
+
+TEST(p25_collections_read_a_members_key_once)
+{
+    scene *s = scene_of_keys("mem://key-once", DL_OPEN);
+    beat_signed(s, 1, "r9", 0, 5, 5);
+    snapshot_at(s, 4);
+    snapshot_at(s, 6);
+    const uint64_t before = dl_store_counts(s->store).n_get;
+    snapshot_at(s, 8);
+    /* the new snapshot's manifest and image, and the heartbeat */
+    CHECK_INT(3, dl_store_counts(s->store).n_get - before);
+    scene_end(s);
+}
+
 #else
 
 static void needs_keys(void)
@@ -357,6 +394,14 @@ TEST(p25_signed_heartbeat_protects_its_entry_until_patience_after_its_last_chang
     needs_keys();
 }
 TEST(p25_heartbeat_of_a_member_counts_in_a_list_of_thousands)
+{
+    needs_keys();
+}
+TEST(p25_replica_that_has_signed_nothing_keeps_no_place)
+{
+    needs_keys();
+}
+TEST(p25_collections_read_a_members_key_once)
 {
     needs_keys();
 }
@@ -510,7 +555,147 @@ TEST(p25_confirmed_snapshot_that_differs_from_its_manifest_is_found)
     dl_store_drop_user("mine");
 }
 
+/* ---- a writer that is faster than a collection -------------------------------------------- */
+
+enum { FORGED_MOST = 70000 };
+static int n_forged;
+static bool contribution_gone;
+
+/* Each deletion of a name in snap/ is followed by a later name there. */
+static diloco_status remove_and_forge(void *user, void *handle, const char *key, double timeout_s)
+{
+    dl_key next;
+    dl_generation of = {.number = 0};
+    contribution_gone |= !strncmp(key, "c/", 2);
+    if (!strncmp(key, "snap/", 5) && !contribution_gone && n_forged < FORGED_MOST) {
+        snprintf(of.replica, sizeof of.replica, "z%06d", n_forged++);
+        dl_key_snapshot(next, 1, &of, "manifest.json");
+        CHECK_OK(dl_store_create(handle, next, &(dl_span){"junk", 4}, 1, NULL, DL_NEVER));
+    }
+    return user_store_remove(user, handle, key, timeout_s);
+}
+
+TEST(p25_names_that_come_faster_than_they_are_deleted_keep_no_contribution)
+{
+    char name[DL_STORE_USER_NAME];
+    diloco_user_store forging = user_store();
+    forging.remove = remove_and_forge;
+    CHECK_OK(dl_store_add_user(name, &forging));
+    scene *s = scene_make("user://mine/forging", "recent", "60");
+    for (int i = 0; i < 100; i++) {
+        dl_key key;
+        dl_generation of = {.number = 0};
+        snprintf(of.replica, sizeof of.replica, "y%d", i);
+        dl_key_snapshot(key, 1, &of, "manifest.json");
+        CHECK_OK(dl_store_create(s->store, key, &(dl_span){"junk", 4}, 1, NULL, DL_NEVER));
+    }
+    snapshot_at(s, 4);
+    snapshot_at(s, 8);
+    CHECK(n_forged < FORGED_MOST);
+    CHECK_STR("4 5 6 7 8 9 ", left(s, "c/"));
+    CHECK_STR("4 8 ", left(s, "snap/"));
+    scene_end(s);
+    dl_store_drop_user("mine");
+}
+
 /* ---- after whole runs ------------------------------------------------------------------- */
+
+static atomic_uint n_commits;          /* in the record */
+static atomic_bool was_slow, given_up; /* a deletion has waited for another one, or in vain */
+
+/* The first deletion takes until another entry is committed, or 20 s. */
+static diloco_status remove_slowly(void *user, void *handle, const char *key, double timeout_s)
+{
+    const unsigned before = atomic_load(&n_commits);
+    for (int i = 0; i < 4000 && !atomic_load(&was_slow) && !atomic_load(&given_up); i++) {
+        if (atomic_load(&n_commits) > before) atomic_store(&was_slow, true);
+        if (i == 3999) atomic_store(&given_up, true);
+        usleep(5000);
+    }
+    return user_store_remove(user, handle, key, timeout_s);
+}
+
+static void count_commits(toy *t, diloco_run *run, const char *line)
+{
+    (void)t, (void)run;
+    if (strstr(line, "\"event\":\"commit\"")) atomic_fetch_add(&n_commits, 1);
+}
+
+/* Other writers may have created any number of names that a collection deletes. */
+TEST(p25_run_goes_on_during_a_collection_that_takes_long)
+{
+    char name[DL_STORE_USER_NAME];
+    diloco_user_store slow = user_store();
+    slow.remove = remove_slowly;
+    CHECK_OK(dl_store_add_user(name, &slow));
+    toy t = toy_of("r0", "user://mine/slow");
+    toy_keep("mem://user.slow");
+    toy_set(&t, "run.state_dir", "none");
+    toy_set(&t, "run.snapshot_every", "0.001");
+    toy_set(&t, "run.single_committer", "r0");
+    toy_set(&t, "trainer.rounds", "200");
+    t.step_us = 500;
+    t.heard = count_commits;
+    toy_live(&t);
+    TOY_OK(t);
+    CHECK(atomic_load(&was_slow));
+    dl_store_drop_user("mine");
+}
+
+static atomic_uint n_snapshots;
+static atomic_int asked;         /* listings of snap/ by collections that may delete */
+static void *_Atomic slow;       /* the handle of the one that was slow */
+static atomic_bool slow_deletes; /* it has deleted an object */
+
+static diloco_status create_counted(void *user, void *handle, const char *key,
+                                    const diloco_user_bytes *parts, size_t n, bool *taken,
+                                    double timeout_s)
+{
+    const diloco_status status = user_store_create(user, handle, key, parts, n, taken, timeout_s);
+    if (!status && strstr(key, "manifest.json")) atomic_fetch_add(&n_snapshots, 1);
+    return status;
+}
+
+/* One listing of a collection takes until two more snapshots are written, or 20 s. */
+static diloco_status list_slowly(void *user, void *handle, const char *prefix, const char *after,
+                                 diloco_user_found_fn found, void *context, double timeout_s)
+{
+    const unsigned before = atomic_load(&n_snapshots);
+    if (!strcmp(prefix, "snap/") && before >= 3 && atomic_fetch_add(&asked, 1) == 0) {
+        for (int i = 0; i < 4000 && atomic_load(&n_snapshots) < before + 2; i++)
+            usleep(5000);
+        if (atomic_load(&n_snapshots) >= before + 2) atomic_store(&slow, handle);
+    }
+    return user_store_list(user, handle, prefix, after, found, context, timeout_s);
+}
+
+static diloco_status remove_by_slow(void *user, void *handle, const char *key, double timeout_s)
+{
+    if (handle == atomic_load(&slow)) atomic_store(&slow_deletes, true);
+    return user_store_remove(user, handle, key, timeout_s);
+}
+
+/* It would delete nothing if each snapshot ended it. */
+TEST(p25_collection_that_takes_longer_than_snapshots_come_deletes)
+{
+    char name[DL_STORE_USER_NAME];
+    diloco_user_store store = user_store();
+    store.create = create_counted;
+    store.list = list_slowly;
+    store.remove = remove_by_slow;
+    CHECK_OK(dl_store_add_user(name, &store));
+    toy t = toy_of("r0", "user://mine/slow-listing");
+    toy_keep("mem://user.slow-listing");
+    toy_set(&t, "run.state_dir", "none");
+    toy_set(&t, "run.snapshot_every", "0.001");
+    toy_set(&t, "run.single_committer", "r0");
+    toy_set(&t, "trainer.rounds", "200");
+    t.step_us = 500;
+    toy_live(&t);
+    TOY_OK(t);
+    CHECK(atomic_load(&slow) && atomic_load(&slow_deletes));
+    dl_store_drop_user("mine");
+}
 
 static diloco_verify_report verify_run(const char *store, const char *retain)
 {
@@ -577,5 +762,10 @@ TEST_MAIN(objects_older_than_the_second_newest_snapshot_are_removed, retain_all_
           p25_a_void_entrys_roster_lets_nothing_go_that_may_count,
           p25_confirmed_snapshot_is_not_read_back,
           p25_confirmed_snapshot_that_differs_from_its_manifest_is_found,
+          p25_run_goes_on_during_a_collection_that_takes_long,
+          p25_collection_that_takes_longer_than_snapshots_come_deletes,
+          p25_names_that_come_faster_than_they_are_deleted_keep_no_contribution,
+          p25_replica_that_has_signed_nothing_keeps_no_place,
+          p25_collections_read_a_members_key_once,
           verify_works_after_collection_and_from_the_beginning_without,
           verify_skips_a_snapshot_whose_contributions_were_deleted)
