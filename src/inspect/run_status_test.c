@@ -102,6 +102,67 @@ TEST(a_snapshot_that_does_not_follow_the_log_counts_nothing)
     dl_store_close(store);
 }
 
+static void put_name(dl_store *store, uint64_t entry, int i)
+{
+    dl_key key;
+    dl_generation of = {.number = 0};
+    snprintf(of.replica, sizeof of.replica, "z%d", i);
+    dl_key_snapshot(key, entry, &of, "manifest.json");
+    CHECK_OK(dl_store_create(store, key, &(dl_span){"junk", 4}, 1, NULL, DL_NEVER));
+}
+
+/* Anyone can create names of snapshots: for the entries of the log, one far entry and many. A
+ * joining replica chooses among them as a status does. */
+TEST(names_of_snapshots_by_others_cost_few_requests)
+{
+    uint64_t n_get, n_list;
+    dl_store *store;
+    train("mem://status-names", "30", NULL);
+    CHECK_OK(dl_store_open(&store, "mem://status-names", false));
+    for (int i = 0; i < 300; i++) {
+        put_name(store, 30, i);
+        put_name(store, 9999999999, i);
+        put_name(store, 1000 + (uint64_t)i, i);
+    }
+    dl_status_book *book = caught_up(&n_get, &n_list, "mem://status-names");
+    CHECK_INT(30, dl_status_book_run(book)->commits);
+    CHECK(n_get <= 40);
+    dl_status_book_destroy(book);
+    dl_store_close(store);
+}
+
+/* 17 names for each of those entries. */
+static uint64_t gets_with_names(const char *url, uint64_t first, uint64_t n)
+{
+    uint64_t n_get, n_list;
+    dl_store *store;
+    train(url, "30", NULL);
+    CHECK_OK(dl_store_open(&store, url, false));
+    for (uint64_t e = first; e < first + n; e++)
+        for (int i = 0; i < 17; i++)
+            put_name(store, e, i);
+    dl_status_book *book = caught_up(&n_get, &n_list, url);
+    CHECK_INT(30, dl_status_book_run(book)->commits);
+    dl_status_book_destroy(book);
+    dl_store_close(store);
+    return n_get;
+}
+
+/* An older name is looked at only if no newer one is whole. */
+TEST(names_of_older_snapshots_cost_no_request)
+{
+    const uint64_t none = gets_with_names("mem://status-none", 1, 0);
+    const uint64_t older = gets_with_names("mem://status-older", 1, 29);
+    CHECK(older <= none + 1); /* the entry before the newest name */
+}
+
+TEST(names_beyond_the_logs_end_cost_a_search)
+{
+    const uint64_t none = gets_with_names("mem://status-end", 1, 0);
+    const uint64_t beyond = gets_with_names("mem://status-beyond", 1000, 60);
+    CHECK(beyond <= none + 12);
+}
+
 static const diloco_replica_status *find(const diloco_run_status *s, const char *name)
 {
     for (size_t i = 0; i < s->n_replicas; i++)
@@ -138,4 +199,6 @@ TEST(a_crowd_of_invented_names_leaves_out_no_replica_of_the_log)
 TEST_MAIN(a_longer_log_takes_no_more_requests, the_length_of_a_longer_log_takes_no_more_requests,
           where_entries_may_reject_the_log_is_read,
           a_snapshot_that_does_not_follow_the_log_counts_nothing,
+          names_of_snapshots_by_others_cost_few_requests, names_of_older_snapshots_cost_no_request,
+          names_beyond_the_logs_end_cost_a_search,
           a_crowd_of_invented_names_leaves_out_no_replica_of_the_log)

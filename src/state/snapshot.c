@@ -22,14 +22,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TEXT_MAX = DL_ENTRY_TEXT_MAX, FOUND_MAX = 1 << 26 };
+enum { TEXT_MAX = DL_ENTRY_TEXT_MAX };
 
 /* ---- reading a manifest */
 
-typedef struct found {
-    uint64_t entry;
-    dl_generation generation;
-} found;
+typedef dl_snapshot_name found;
+typedef dl_snapshot_listing listing;
 
 /* Checks that a committer signed this snapshot. Otherwise an untrusted peer wrote it, and it
  * returns EREFUSED. Both the key and the statement have to fit: the run, the entry and the writer's
@@ -316,39 +314,6 @@ static diloco_status read_theta0(dl_state *state, dl_store *store, const dl_runf
 
 /* ---- choosing one */
 
-typedef struct listing {
-    dl_buf found; /* an array of struct found */
-    uint64_t from, before;
-} listing;
-
-/* FOUND_MAX bounds the list, since anyone with write access can create names. */
-static diloco_status on_key(void *context, const char *key, size_t len)
-{
-    (void)len;
-    listing *list = context;
-    found f = {0};
-    if (!dl_key_parse_snapshot(&f.entry, &f.generation, key)) return DILOCO_OK;
-    if (f.entry < list->from || f.entry > list->before) return DILOCO_OK;
-    return dl_buf_add(&list->found, &f, sizeof f);
-}
-
-static int older_first(const void *a, const void *b)
-{
-    const found *x = a, *y = b;
-    if (x->entry != y->entry) return x->entry < y->entry ? -1 : 1;
-    return dl_generation_compare(&x->generation, &y->generation);
-}
-
-/* Lists snapshots, oldest first. The caller deinits list->found, also after an error. */
-static diloco_status list_snapshots(listing *list, dl_store *store, dl_time until)
-{
-    dl_buf_init(&list->found, FOUND_MAX);
-    DL_TRY(dl_store_list(store, "snap/", NULL, on_key, list, until));
-    if (list->found.len)
-        qsort(list->found.data, list->found.len / sizeof(found), sizeof(found), older_first);
-    return DILOCO_OK;
-}
-
 /* Returns whether the object is at fault, and not the connection. */
 static bool is_damage(diloco_status status)
 {
@@ -359,34 +324,32 @@ static bool is_damage(diloco_status status)
 /* Tries all listed snapshots in turn. Returns DILOCO_ENOENT if no snapshot is whole. A failure of
  * the store ends the search at once: skipping a snapshot for it could choose an older one
  * needlessly. */
-static diloco_status read_any(dl_state *state, const listing *list, bool newest, dl_store *store,
-                              const dl_runfile *run, dl_pool *pool, dl_time until)
+static diloco_status read_any(dl_state *state, listing *list, dl_pool *pool)
 {
-    const found *all = (const void *)list->found.data;
-    size_t n = list->found.len / sizeof *all;
-    for (size_t i = 0; i < n; i++) {
-        const found *which = &all[newest ? n - 1 - i : i];
-        diloco_status status = read_snapshot(state, store, which, run, pool, until);
+    for (;;) {
+        found which;
+        bool there;
+        DL_TRY(dl_snapshot_next(&there, &which, list));
+        if (!there) return dl_fail(DILOCO_ENOENT, "no snapshot is whole");
+        const diloco_status status =
+            read_snapshot(state, list->store, &which, list->run, pool, list->until);
         if (!is_damage(status)) return status;
         dl_log(DILOCO_LOG_WARN, "snapshot of entry %llu by %s.%04u skipped: %s",
-               (unsigned long long)which->entry, which->generation.replica,
-               (unsigned)which->generation.number, diloco_error_text());
+               (unsigned long long)which.entry, which.generation.replica,
+               (unsigned)which.generation.number, diloco_error_text());
     }
-    return dl_fail(DILOCO_ENOENT, "no snapshot is whole");
 }
 
 /* theta0 is used only if the caller asks for any entry from 0 on. */
-static diloco_status read_one(dl_state *state, bool newest, listing list, dl_store *store,
-                              const dl_runfile *run, dl_hash run_digest, dl_pool *pool,
-                              dl_time until)
+static diloco_status read_one(dl_state *state, listing *list, dl_hash run_digest, dl_pool *pool)
 {
-    diloco_status status = list_snapshots(&list, store, until);
+    diloco_status status = dl_snapshot_list(list);
     if (!status) {
-        status = read_any(state, &list, newest, store, run, pool, until);
-        if (status == DILOCO_ENOENT && list.from == 0)
-            status = read_theta0(state, store, run, run_digest, pool, until);
+        status = read_any(state, list, pool);
+        if (status == DILOCO_ENOENT && list->from == 0)
+            status = read_theta0(state, list->store, list->run, run_digest, pool, list->until);
     }
-    dl_buf_deinit(&list.found);
+    dl_buf_deinit(&list->found);
     return status;
 }
 
@@ -394,16 +357,16 @@ diloco_status dl_snapshot_read_newest(dl_state *state, dl_store *store, const dl
                                       dl_hash run_digest, uint64_t before, dl_pool *pool,
                                       dl_time until)
 {
-    const listing list = {.before = before};
-    return read_one(state, true, list, store, run, run_digest, pool, until);
+    listing list = {.store = store, .run = run, .until = until, .before = before, .newest = true};
+    return read_one(state, &list, run_digest, pool);
 }
 
 diloco_status dl_snapshot_read_oldest(dl_state *state, dl_store *store, const dl_runfile *run,
                                       dl_hash run_digest, uint64_t from, dl_pool *pool,
                                       dl_time until)
 {
-    const listing list = {.from = from, .before = UINT64_MAX};
-    return read_one(state, false, list, store, run, run_digest, pool, until);
+    listing list = {.store = store, .run = run, .until = until, .from = from, .before = UINT64_MAX};
+    return read_one(state, &list, run_digest, pool);
 }
 
 /* ---- the log before one */
@@ -452,12 +415,16 @@ static diloco_status read_log_of(dl_snapshot_log *out, dl_store *store, const fo
 diloco_status dl_snapshot_read_log(dl_snapshot_log *out, dl_store *store, const dl_runfile *run,
                                    dl_time until)
 {
-    listing list = {.before = UINT64_MAX};
+    listing list = {
+        .store = store, .run = run, .until = until, .before = UINT64_MAX, .newest = true};
+    bool there = true;
     *out = (dl_snapshot_log){.entry = 0};
-    diloco_status status = list_snapshots(&list, store, until);
-    const found *all = (const void *)list.found.data;
-    for (size_t n = list.found.len / sizeof *all; n > 0 && !status && out->entry == 0; n--) {
-        status = read_log_of(out, store, &all[n - 1], run, until);
+    diloco_status status = dl_snapshot_list(&list);
+    while (!status && there && out->entry == 0) {
+        found which;
+        status = dl_snapshot_next(&there, &which, &list);
+        if (status || !there) break;
+        status = read_log_of(out, store, &which, run, until);
         if (is_damage(status)) status = DILOCO_OK;
     }
     dl_buf_deinit(&list.found);

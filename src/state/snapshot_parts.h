@@ -26,4 +26,35 @@ static inline bool dl_snapshot_is_signed(const dl_runfile *run)
     return run->identity.policy != DL_TRUSTED;
 }
 
+/* A name in snap/. */
+typedef struct dl_snapshot_name {
+    uint64_t entry;
+    dl_generation generation;
+} dl_snapshot_name;
+
+/* The names for entries from `from` to `before`. Set the first group of members. */
+typedef struct dl_snapshot_listing {
+    dl_store *store;
+    const dl_runfile *run;
+    dl_time until;
+    uint64_t from, before;
+    bool newest; /* the newest ones come first; else the oldest */
+    size_t room; /* names that are kept at most; 0: half a million */
+
+    dl_buf found;      /* an array of dl_snapshot_name, oldest first */
+    size_t first, end; /* of those that were not taken yet */
+    size_t group;      /* names of the same entry that come next; 0: not counted yet */
+    bool log;          /* the run has one */
+    bool full;         /* there are more names than room */
+    dl_key after;      /* of the listing */
+} dl_snapshot_listing;
+
+/* Lists the names. Many forged ones cost few requests. The caller deinits list->found, also after
+ * an error. */
+DL_MUST_CHECK diloco_status dl_snapshot_list(dl_snapshot_listing *list);
+/* Takes the next name to try, and sets *there to whether there is one. Among many names for one
+ * entry it is that of the entry's creator alone, which takes one request. */
+DL_MUST_CHECK diloco_status dl_snapshot_next(bool *there, dl_snapshot_name *out,
+                                             dl_snapshot_listing *list);
+
 #endif

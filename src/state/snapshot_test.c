@@ -3,6 +3,7 @@
 #include "check.h"
 #include "log/fields.h"
 #include "scratch.h"
+#include "state/snapshot_parts.h"
 #include "state/state.h"
 
 #include <diloco/log.h>
@@ -383,6 +384,42 @@ TEST(a_snapshot_that_does_not_follow_the_log_is_skipped)
     scene_end(&s);
 }
 
+static void forge_names(scene *s, uint64_t entry, int n)
+{
+    for (int i = 0; i < n; i++) {
+        dl_key key;
+        dl_generation of = {.number = (uint32_t)i};
+        snprintf(of.replica, sizeof of.replica, "a");
+        dl_key_snapshot(key, entry, &of, "manifest.json");
+        CHECK_OK(dl_store_create(s->store, key, &(dl_span){"junk", 4}, 1, NULL, DL_NEVER));
+    }
+}
+
+/* Anyone can create more names than a reader has room for, before the valid one and after it. */
+TEST(p6_more_names_than_there_is_room_for_hide_no_snapshot)
+{
+    scene s;
+    dl_snapshot_name which;
+    bool there;
+    scene_begin(&s, "crowded");
+    put_snapshot(&s, 3, &r0);
+    put_snapshot(&s, 5, &r0);
+    forge_names(&s, 3, 40);
+    forge_names(&s, 5, 40);
+    forge_names(&s, 9, 100);
+    dl_snapshot_listing list = {.store = s.store,
+                                .run = &s.run,
+                                .until = DL_NEVER,
+                                .before = UINT64_MAX,
+                                .newest = true,
+                                .room = 32};
+    CHECK_OK(dl_snapshot_list(&list));
+    CHECK_OK(dl_snapshot_next(&there, &which, &list));
+    CHECK(there && which.entry == 5 && dl_generation_equal(&which.generation, &r0));
+    dl_buf_deinit(&list.found);
+    scene_end(&s);
+}
+
 /* Counts r1, with `body` as the last byte of its digest, and rejects r0. */
 static void count(scene *s, unsigned char body)
 {
@@ -567,7 +604,8 @@ TEST(only_a_committers_snapshot_is_one_where_objects_are_signed)
     dl_signer_close(untrusted);
 }
 
-TEST_MAIN(only_a_committers_snapshot_is_one_where_objects_are_signed,
+TEST_MAIN(p6_more_names_than_there_is_room_for_hide_no_snapshot,
+          only_a_committers_snapshot_is_one_where_objects_are_signed,
           a_snapshot_reads_back_with_its_control_state,
           the_newest_snapshot_at_or_before_an_entry_is_chosen_or_the_oldest_on_request,
           without_a_snapshot_the_run_begins_at_theta0, a_damaged_snapshot_is_skipped_with_a_warning,
