@@ -16,7 +16,6 @@ diloco_status dl_participants_create(dl_participants *out, diloco_replica_status
     uint64_t seed;
     out->reader = reader;
     out->replicas = replicas;
-    out->began = dl_clock_now();
     DL_TRY(dl_random_bytes(&seed, sizeof seed));
     dl_rng_init(&out->drawing, seed, DL_STREAM(DL_STREAM_JITTER, 3), 0);
     return reader->file.identity.policy == DL_TRUSTED
@@ -81,7 +80,7 @@ size_t dl_participants_row(dl_participants *p, const char *name)
     at = place_of(p, name);
     move_rows(p, at + 1, at);
     p->n++;
-    p->rows[at] = (dl_participant){.known = false};
+    p->rows[at] = (dl_participant){.began = dl_clock_now()};
     p->replicas[at] = (diloco_replica_status){.generation = 0};
     snprintf(p->replicas[at].replica, sizeof p->replicas[at].replica, "%s", name);
     memcpy(p->rows[at].of.generation.replica, p->replicas[at].replica,
@@ -114,6 +113,7 @@ static void begin_generation(dl_participants *p, size_t i, uint32_t number)
     r->host[0] = '\0';
     p->rows[i].beat = 0;
     p->rows[i].changed = 0;
+    p->rows[i].began = dl_clock_now();
 }
 
 /* ---- listings ------------------------------------------------------------------------------- */
@@ -339,10 +339,10 @@ void dl_participants_watch(dl_participants *p, double watch_s)
 void dl_participants_judge_by_age(dl_participants *p, double alive_s)
 {
     const dl_time now = dl_clock_now();
-    const bool young = dl_seconds(now - p->began) < alive_s;
     for (size_t i = 0; i < p->n; i++) {
         diloco_replica_status *r = &p->replicas[i];
         const dl_time changed = p->rows[i].changed;
+        const bool young = dl_seconds(now - p->rows[i].began) < alive_s;
         r->alive = !r->ended && r->seen &&
                    (changed ? dl_seconds(now - changed) < alive_s
                             : young && fabs(dl_clock_wall() - r->beat_time) < alive_s);

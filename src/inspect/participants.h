@@ -24,6 +24,7 @@ typedef struct dl_participant {
     uint64_t beat;   /* of its signed heartbeats: the highest so far */
     dl_hash content; /* of its heartbeat, in a run without keys */
     dl_time changed; /* when a look first found its heartbeat changed; 0: at the first look */
+    dl_time began;   /* when its generation was first seen */
     bool known;      /* its generation was read */
     bool begun;      /* its name is in gen/ */
 } dl_participant;
@@ -41,7 +42,6 @@ typedef struct dl_participants {
     dl_participants_heard_fn heard;  /* of generations in gen/; NULL: not called */
     void *user;                      /* of heard */
     dl_rng drawing;                  /* of the names that a look reads */
-    dl_time began;
 } dl_participants;
 
 /* `out` is zero, so it has no row. `replicas` has space for DL_PARTICIPANTS_MAX. DILOCO_ENOMEM. */
@@ -63,8 +63,8 @@ DL_MUST_CHECK diloco_status dl_participants_look(dl_participants *p);
  * replica whose heartbeat has changed is alive. */
 void dl_participants_watch(dl_participants *p, double watch_s);
 /* Judges without waiting. A heartbeat that was seen to change is judged by when it changed. One
- * that never was may have been written just now: its own time counts until this process has watched
- * for alive_s, as long as a live replica needs. */
+ * that never was may have been written just now: its own time counts until its generation was
+ * watched for alive_s, as long as a live replica needs. */
 void dl_participants_judge_by_age(dl_participants *p, double alive_s);
 
 #endif

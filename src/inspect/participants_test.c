@@ -1,4 +1,5 @@
 /* participants_test.c - P11.4: in a run with keys a status believes what replicas believe. */
+#include "inspect/participants.h"
 #include "inspect/run_status.h"
 #include "toy_keys.h"
 
@@ -81,6 +82,33 @@ TEST(p11_4_heartbeat_that_its_key_has_not_signed_shows_no_replica)
         CHECK(!look(&w)->alive && !look(&w)->seen);
         beat(&w, "r1", 3, "hb/r1.0000");
         CHECK(look(&w)->seen && look(&w)->step == 3);
+        end_world(&w);
+    }
+}
+
+/* A page may watch a run for hours before a replica is started again. */
+TEST(a_restarted_replica_is_alive_at_the_first_look_if_its_heartbeat_is_new)
+{
+    static dl_participants p;
+    static diloco_replica_status replicas[DL_PARTICIPANTS_MAX];
+    for (int newly = 0; newly < 2; newly++) {
+        world w;
+        make_world(&w, newly ? "restart" : "old-restart", "open");
+        p = (dl_participants){.n = 0};
+        CHECK_OK(dl_participants_create(&p, replicas, &w.reader));
+        beat(&w, "r1", 5, "hb/r1.0000");
+        CHECK_OK(dl_participants_look(&p));
+        for (size_t i = 0; i < p.n; i++)
+            p.rows[i].began -= 3600 * DL_SECOND;
+        w.r1.number = 1;
+        put_signed(w.store, &w.reader.file, "r1", &dl_heartbeat_alive, &w.r1, 0,
+                   newly ? dl_clock_wall() : 1, "hb/r1.0001");
+        CHECK_OK(dl_participants_look(&p));
+        dl_participants_judge_by_age(&p, 60);
+        const size_t r1 = dl_participants_row(&p, "r1");
+        CHECK_INT(1, replicas[r1].generation);
+        CHECK(replicas[r1].alive == (newly == 1));
+        dl_participants_destroy(&p);
         end_world(&w);
     }
 }
@@ -169,6 +197,7 @@ TEST(name_that_a_closed_list_does_not_have_gets_no_row)
 }
 
 TEST_MAIN(p11_4_heartbeat_that_its_key_has_not_signed_shows_no_replica,
+          a_restarted_replica_is_alive_at_the_first_look_if_its_heartbeat_is_new,
           p11_4_only_a_higher_number_shows_that_a_replica_is_alive,
           p11_4_forged_generation_does_not_replace_a_replica,
           p11_4_only_an_end_of_its_key_ends_a_replica,
