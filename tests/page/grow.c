@@ -65,7 +65,7 @@ static void grow_log(dl_reader *r, uint64_t n, size_t replicas, bool hostile)
     check(dl_entry_init(&model, MOST_REPLICAS + 64));
     check(dl_entry_init(&entry, MOST_REPLICAS + 64));
     check(dl_entry_get(&text, r->store, 0, no_limit()));
-    check(dl_reader_entry(&model, &text, r));
+    check(dl_reader_entry(&model, &text, r, 0));
     dl_hash before = dl_hash_bytes(text.data, text.len);
     const dl_member one = model.members[0];
     const uint64_t per_entry = model.position;
