@@ -147,7 +147,8 @@ typedef struct dl_collect_part {
     dl_contribution_data *held; /* [n_slots] */
     dl_listed *listed;          /* [n_slots] */
     size_t n_listed;
-    dl_seen *seen; /* [cap_seen] */
+    dl_watch_request watched; /* of the look in progress */
+    dl_seen *seen;            /* [cap_seen] */
     size_t n_seen, cap_seen;
     size_t n_seen_other;          /* rows of unnamed replicas */
     dl_beating_row *beating;      /* [cap_seen] in a run with keys */
@@ -291,6 +292,8 @@ bool dl_exec_is_awaited(const dl_exec *x, const dl_generation *generation);
 bool dl_exec_is_named(const dl_exec *x, const dl_generation *generation);
 /* listing.c: return an upper bound of the number of awaited names. */
 size_t dl_exec_n_awaited(const dl_exec *x);
+/* watch_heartbeats.c: return whether the look in progress needs the replica's heartbeat. */
+bool dl_exec_is_watched(const dl_exec *x, const dl_generation *generation);
 /* watch_signed.c: of a run with keys. */
 DL_MUST_CHECK diloco_status dl_exec_watch_signed(dl_exec *x, dl_reply *reply, dl_time until);
 /* watch_heartbeats.c */

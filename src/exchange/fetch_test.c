@@ -318,6 +318,14 @@ TEST(p11_unlisted_heartbeats_do_not_silence_members)
         ended |= !strcmp(s->generation.replica, "zz") && s->ended;
     }
     CHECK(beats[0] && beats[1] && ended);
+    const bool present = true;
+    const dl_request others = {.kind = DL_REQUEST_WATCH,
+                               .watch = {.roster = roster, .present = &present}};
+    dl_exec_do(exec, &others, &reply, DL_NEVER);
+    CHECK_OK(reply.status);
+    CHECK(reply.watch.n_seen > 0);
+    for (size_t i = 0; i < reply.watch.n_seen; i++)
+        CHECK(strcmp(reply.watch.seen[i].generation.replica, "zz") != 0);
     dl_exec_destroy(exec);
     end_world(&w);
 }

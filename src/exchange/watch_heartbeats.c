@@ -6,6 +6,13 @@
 
 #include <string.h>
 
+bool dl_exec_is_watched(const dl_exec *x, const dl_generation *generation)
+{
+    const dl_watch_request *w = &x->collect.watched;
+    size_t at;
+    return !w->roster || !dl_roster_has(w->roster, generation->replica, &at) || !w->present[at];
+}
+
 /* Adds a row. Two rows stay reserved for each awaited replica, for its heartbeat and its end. So
  * other keys that sort first displace no member (P11). */
 static void add_seen(dl_exec *x, const dl_seen *s)
@@ -25,6 +32,7 @@ static diloco_status found_heartbeat(void *context, const char *key, size_t len)
     dl_seen s = {.ended = false};
     (void)len;
     if (!dl_key_parse_generation(&s.generation, key, "hb/")) return DILOCO_OK;
+    if (!dl_exec_is_watched(x, &s.generation)) return DILOCO_OK;
     dl_seen *last = x->collect.n_seen ? &x->collect.seen[x->collect.n_seen - 1] : NULL;
     if (!last || strcmp(last->generation.replica, s.generation.replica) != 0) {
         add_seen(x, &s);
@@ -41,6 +49,7 @@ static diloco_status found_end(void *context, const char *key, size_t len)
     dl_seen s = {.ended = true};
     (void)len;
     if (!dl_key_parse_generation(&s.generation, key, "end/")) return DILOCO_OK;
+    if (!dl_exec_is_watched(x, &s.generation)) return DILOCO_OK;
     for (size_t i = 0; i < x->collect.n_seen; i++)
         if (dl_generation_equal(&x->collect.seen[i].generation, &s.generation)) {
             x->collect.seen[i].ended = true;
@@ -50,10 +59,10 @@ static diloco_status found_end(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-/* Reads the newest heartbeat of each replica, whose hash shows a change (P11.1). */
+/* Reads the newest heartbeat of each watched replica, whose hash shows a change (P11.1). */
 diloco_status dl_exec_watch(dl_exec *x, const dl_request *request, dl_reply *reply, dl_time until)
 {
-    (void)request;
+    x->collect.watched = request->watch;
     if (x->ring) return dl_exec_watch_signed(x, reply, until);
     x->collect.n_seen = x->collect.n_seen_other = 0;
     DL_TRY(dl_store_list(x->a.store, "hb/", NULL, found_heartbeat, x, until));

@@ -122,8 +122,8 @@ static diloco_status read_heartbeats(dl_exec *x, dl_beat_reader *r)
     dl_collect_part *c = &x->collect;
     for (size_t i = 0; i < c->n_beating; i++) {
         dl_beating_row *row = &c->beating[i];
-        bool there;
-        DL_TRY(find_key(&there, r, x, row));
+        bool there = dl_exec_is_watched(x, &row->of.generation);
+        if (there) DL_TRY(find_key(&there, r, x, row));
         if (there) DL_TRY(dl_beating_read(&there, &row->of, r));
         if (there && r->changed) row->seen = seen_in(x, r, &row->of);
         if (there) c->seen[c->n_seen++] = row->seen;
@@ -146,7 +146,7 @@ static diloco_status read_ends(dl_exec *x, dl_beat_reader *r)
     dl_collect_part *c = &x->collect;
     for (size_t i = 0; i < c->n_beating; i++) {
         const dl_beating_row *row = &c->beating[i];
-        bool ended = row->of.end_listed;
+        bool ended = row->of.end_listed && dl_exec_is_watched(x, &row->of.generation);
         if (ended) DL_TRY(find_key(&ended, r, x, row));
         if (ended) DL_TRY(dl_beating_read_end(&ended, &row->of, r));
         if (ended) take_end(c, &row->of.generation);

@@ -22,7 +22,8 @@ typedef struct world {
     diloco_tensor tensor;
     dl_signer *signers[CREW];
     dl_generation generations[CREW];
-    dl_exec *exec; /* r0's */
+    dl_exec *exec;            /* r0's */
+    dl_watch_request watched; /* of the next look */
     dl_reply reply;
 } world;
 
@@ -161,7 +162,7 @@ static void beat(world *w, int i, uint64_t n)
 /* Returns what a look sees of r<i>, or NULL. */
 static const dl_seen *look(world *w, int i)
 {
-    const dl_request watch = {.kind = DL_REQUEST_WATCH};
+    const dl_request watch = {.kind = DL_REQUEST_WATCH, .watch = w->watched};
     w->reply = (dl_reply){.status = DILOCO_OK};
     dl_exec_do(w->exec, &watch, &w->reply, DL_NEVER);
     CHECK_OK(w->reply.status);
@@ -332,12 +333,35 @@ TEST(p11_an_async_replica_sees_the_speed_of_one_that_has_never_counted)
     end_world(&w);
 }
 
+/* Of three replicas that an entry waits for, r1 has contributed. */
+static void check_present(const char *url, const kind *of)
+{
+    world w;
+    const bool present[CREW] = {false, true, false};
+    make_world(&w, url, of);
+    for (int i = 1; i < CREW; i++)
+        beat(&w, i, 4);
+    CHECK(look(&w, 1) && look(&w, 2));
+    w.watched =
+        (dl_watch_request){.roster = &dl_exec_state(w.exec)->control.roster, .present = present};
+    CHECK(!look(&w, 1));
+    CHECK(look(&w, 2));
+    end_world(&w);
+}
+
+TEST(p11_heartbeats_of_present_replicas_are_not_read)
+{
+    for (size_t i = 0; i < N_KINDS; i++)
+        check_present(url_of("present", i), &kinds[i]);
+}
+
 TEST_MAIN(p11_only_a_heartbeat_of_its_key_shows_a_replica,
           p11_the_newest_generation_is_the_newest_that_has_signed_a_heartbeat,
           p11_only_an_end_of_its_key_ends_a_generation,
           p11_a_replica_of_the_roster_is_seen_among_more_names_than_rows,
           p11_signed_heartbeats_of_further_members_take_no_row_of_the_roster,
-          p11_an_async_replica_sees_the_speed_of_one_that_has_never_counted)
+          p11_an_async_replica_sees_the_speed_of_one_that_has_never_counted,
+          p11_heartbeats_of_present_replicas_are_not_read)
 
 #else
 

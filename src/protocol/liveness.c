@@ -82,6 +82,12 @@ void dl_watch_see(dl_watch *watch, const dl_seen *seen, size_t n_seen, dl_time n
     }
 }
 
+void dl_watch_present(dl_watch *watch, const char *replica, dl_time now)
+{
+    dl_watched *w = row_of(watch, replica);
+    if (w) w->changed = now;
+}
+
 /* Watches the absence of a heartbeat. A replica that was seen without getting a row is first
  * watched like an absent one, and its next heartbeat counts as a change. */
 static dl_watched *watch_absence(dl_watch *watch, const char *replica, dl_time now)

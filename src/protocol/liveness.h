@@ -30,6 +30,9 @@ typedef struct dl_watch {
 /* Records a listing of hb/ and end/. */
 void dl_watch_see(dl_watch *watch, const dl_seen *seen, size_t n_seen, dl_time now);
 
+/* Records that the replica has contributed, which counts as a change of its heartbeat. */
+void dl_watch_present(dl_watch *watch, const char *replica, dl_time now);
+
 /* Returns whether the replica has ended, or its heartbeat (or its absence) was the same for
  * `patience`. Begins to watch a replica that was never seen. *whose is set if it is silent.
  * Each call keeps the replica's row until the second look after it. In a full table such rows, and

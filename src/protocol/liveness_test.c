@@ -48,6 +48,16 @@ TEST(p11_changed_heartbeat_restarts_the_patience)
     CHECK(silent(&w, "a", 155));
 }
 
+TEST(p11_contribution_restarts_the_patience)
+{
+    dl_watch w = fresh();
+    dl_watch_present(&w, "a", 90 * DL_SECOND); /* never seen: nothing to restart */
+    see(&w, beat_of("a", 0, "1"), 100);
+    dl_watch_present(&w, "a", 125 * DL_SECOND);
+    CHECK(!silent(&w, "a", 154));
+    CHECK(silent(&w, "a", 155));
+}
+
 static dl_seen signed_beat(const char *replica, uint32_t generation, uint64_t beat)
 {
     char content[32];
@@ -173,7 +183,7 @@ TEST(full_table_of_roster_members_leaves_a_further_replica_unwatched)
 }
 
 TEST_MAIN(p11_a_heartbeat_that_stays_the_same_for_patience_is_silent,
-          p11_changed_heartbeat_restarts_the_patience,
+          p11_changed_heartbeat_restarts_the_patience, p11_contribution_restarts_the_patience,
           p11_patience_counts_from_the_first_look_at_a_heartbeat,
           p11_of_signed_heartbeats_only_a_higher_number_is_a_change,
           p11_the_absence_of_a_heartbeat_is_watched_like_one,

@@ -25,6 +25,7 @@ static void layout(dl_machine *m, dl_arena *arena)
     m->log.n_commits = DL_ARENA_ARRAY(arena, uint64_t, m->a.pace->schedule.n_fragments);
     m->rejoining.unreadable = DL_ARENA_ARRAY(arena, dl_unreadable, m->a.pace->schedule.n_fragments);
     m->open.silent = DL_ARENA_ARRAY(arena, bool, m->a.max_members);
+    m->open.present = DL_ARENA_ARRAY(arena, bool, m->a.max_members);
     m->applying.slots = DL_ARENA_ARRAY(arena, size_t, m->a.max_members);
     m->applying.norms = DL_ARENA_ARRAY(arena, double, m->a.max_members);
     if (m->a.simulation.config)

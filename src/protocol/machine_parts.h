@@ -119,7 +119,7 @@ typedef struct dl_machine_timing {
 typedef struct dl_open {
     dl_candidate_table known;
     dl_watch watch;
-    bool *silent;            /* [max_members], of the roster */
+    bool *silent, *present;  /* [max_members], of the roster */
     dl_simulated *simulated; /* [max_members], of the roster; NULL: time is not simulated */
     double simulated_s;      /* simulated length of the round */
     size_t fetching;         /* the listed contribution that is being read */

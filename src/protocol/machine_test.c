@@ -264,6 +264,18 @@ TEST(p10_wait_never_waits_for_the_silent)
     end_world(&w);
 }
 
+TEST(p11_only_replicas_that_have_not_contributed_are_watched)
+{
+    world w;
+    make_world(&w, 1);
+    join_run(&w);
+    const dl_watch_request *watch = &until(&w, DL_REQUEST_WATCH)->watch;
+    CHECK_INT(2, watch->roster->n);
+    CHECK_STR("r0", watch->roster->names[0]);
+    CHECK(watch->present[0] && !watch->present[1]);
+    end_world(&w);
+}
+
 TEST(p10_commit_partial_commits_with_a_quorum_at_the_deadline)
 {
     world w;
@@ -554,6 +566,7 @@ TEST_MAIN(p9_claims_count_within_bounds_and_cuts_are_noted,
           p11_part_of_an_interval_gives_the_time_of_a_whole_one,
           p10_wait_waits_for_the_slow_as_long_as_their_hearts_beat,
           p10_wait_never_waits_for_the_silent,
+          p11_only_replicas_that_have_not_contributed_are_watched,
           p10_commit_partial_commits_with_a_quorum_at_the_deadline,
           p12_commit_partial_without_a_quorum_aborts,
           p10_an_abort_keeps_local_training_and_doubles_the_next_deadline,

@@ -167,6 +167,18 @@ static dl_closing closing(const dl_machine *m)
                         .slack_s = m->open.slack_s};
 }
 
+/* Looks for silent replicas among those that have not contributed. The heartbeats of the others
+ * would cost a request each, and n replicas that wait for one would send n * n. */
+static dl_request watch(dl_machine *m)
+{
+    const dl_roster *roster = &m->a.control->roster;
+    for (size_t i = 0; i < roster->n; i++)
+        m->open.present[i] = dl_candidate_is_present(&m->open.known, roster->names[i]);
+    dl_request a = dl_machine_request(m, DL_REQUEST_WATCH, DL_WATCHING);
+    a.watch = (dl_watch_request){.roster = roster, .present = m->open.present};
+    return a;
+}
+
 static dl_request obey(dl_machine *m, const dl_verdict *verdict)
 {
     DL_ASSERT(verdict->kind != DL_VERDICT_ABORT || verdict->reason[0]);
@@ -184,7 +196,7 @@ static dl_request obey(dl_machine *m, const dl_verdict *verdict)
     case DL_VERDICT_WATCH:
         break;
     }
-    return dl_machine_request(m, DL_REQUEST_WATCH, DL_WATCHING);
+    return watch(m);
 }
 
 /* Returns the time of the overlap's steps that upload and waiting have left. */
@@ -235,8 +247,12 @@ static void find_silent(dl_machine *m)
     for (size_t i = 0; i < roster->n; i++) {
         const char *name = roster->names[i];
         dl_generation whose;
-        const bool quiet = dl_watch_is_silent(&m->open.watch, name, m->now, patience, &whose);
-        if (quiet && !m->open.silent[i] && !dl_candidate_is_present(&m->open.known, name))
+        bool quiet = false;
+        if (m->open.present[i])
+            dl_watch_present(&m->open.watch, name, m->now);
+        else
+            quiet = dl_watch_is_silent(&m->open.watch, name, m->now, patience, &whose);
+        if (quiet && !m->open.silent[i])
             dl_machine_note(m, (dl_note){.kind = DL_NOTE_SILENT, .generation = whose});
         m->open.silent[i] = quiet || dl_candidate_is_hopeless(&m->open.known, name);
     }

@@ -108,6 +108,13 @@ typedef struct dl_wait_request {
     bool for_plan; /* sharded: of x/<entry>/ only the plans matter */
 } dl_wait_request;
 
+/* The heartbeats of the roster's present replicas, which have contributed, are left out. Zero: none
+ * is left out. */
+typedef struct dl_watch_request {
+    const dl_roster *roster;
+    const bool *present; /* [roster->n] */
+} dl_watch_request;
+
 typedef struct dl_snapshot_request {
     bool final; /* at the end of the run: not in the background */
 } dl_snapshot_request;
@@ -125,7 +132,7 @@ typedef struct dl_request {
     dl_request_kind kind;
     uint64_t entry;    /* FETCH, CONTRIBUTE: the entry in the contribution's name */
     uint32_t fragment; /* of `entry` */
-    union {            /* TRAIN, READ, SERVE, WATCH and DONE have no more fields */
+    union {            /* TRAIN, READ, SERVE and DONE have no more fields */
         dl_extent_request extent;
         dl_contribute_request contribute;
         dl_list_request list;
@@ -134,6 +141,7 @@ typedef struct dl_request {
         dl_step_request step;
         dl_swap_request swap;
         dl_wait_request wait;
+        dl_watch_request watch;
         dl_snapshot_request snapshot;
         dl_rejoin_request rejoin;
         dl_fail_request fail;
