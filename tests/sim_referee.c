@@ -160,8 +160,8 @@ void sim_check_text(sim *s, uint64_t e, const void *text, size_t len)
 {
     const dl_hash digest = dl_hash_bytes(text, len);
     if (e >= ENTRIES || (s->truth.read[e] && dl_hash_equal(s->truth.text[e], digest))) return;
-    if (dl_entry_read_of(&s->truth.entry, text, len, dl_outer_find("nesterov"), &s->file.identity))
-        return;
+    const dl_entry_place place = dl_runfile_place(&s->file, e);
+    if (dl_entry_read_at(&s->truth.entry, text, len, &place)) return;
     if (s->truth.read[e]) DIE(s, "I2: entry %llu changed", (unsigned long long)e);
     s->truth.read[e] = true;
     s->truth.text[e] = digest;
@@ -454,15 +454,14 @@ void sim_check_log(sim *s)
     r.s = s;
     s->count.samples = 0;
     s->count.all = true;
-    const dl_outer *outer = dl_outer_find("nesterov");
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
     for (uint64_t e = 0; e < ENTRIES; e++) {
         dl_buf_clear(&text);
         if (dl_entry_get(&text, s->store, e, DL_NEVER))
             DIE(s, "I2: the log has a gap at %llu", (unsigned long long)e);
         sim_check_text(s, e, text.data, text.len);
-        const diloco_status unread =
-            dl_entry_read_of(entry, text.data, text.len, outer, &s->file.identity);
+        const dl_entry_place place = dl_runfile_place(&s->file, e);
+        const diloco_status unread = dl_entry_read_at(entry, text.data, text.len, &place);
         if (unread && s->kind.keyed) continue; /* an intruder's: void */
         if (unread) DIE(s, "I2: %s", diloco_error_text());
         const bool valid =

@@ -473,8 +473,9 @@ static diloco_status is_collected(dl_exec *x, bool *out, uint64_t entry, dl_time
     *out = false;
     if (entry == UINT64_MAX || x->mode->names_bases) return DILOCO_OK;
     DL_TRY(do_read(x, &log, &reply, until));
+    const dl_entry_place place = dl_runfile_place(x->a.run, entry);
     if (!reply.read.text ||
-        dl_entry_read(&x->entry, reply.read.text, reply.read.text_len, x->state.outer))
+        dl_entry_read_at(&x->entry, reply.read.text, reply.read.text_len, &place))
         return DILOCO_OK;
     DL_TRY(dl_exec_list(x, &named, &listing, until));
     *out = x->entry.commit && listing.list.n_listed == 0;

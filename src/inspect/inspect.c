@@ -91,11 +91,8 @@ diloco_status dl_reader_entry_init(dl_entry *out, const dl_reader *r)
 diloco_status dl_reader_entry(dl_entry *out, const dl_buf *text, const dl_reader *r,
                               uint64_t number)
 {
-    DL_TRY(dl_entry_read_of(out, text->data, text->len, dl_outer_of(&r->file.config),
-                            &r->file.identity));
-    if (dl_entry_is_of(out, r->file.id, number)) return DILOCO_OK;
-    return dl_fail(DILOCO_EPROTO, "it is a copy of entry %llu%s", (unsigned long long)out->entry,
-                   out->entry == number ? " of another run" : "");
+    const dl_entry_place place = dl_runfile_place(&r->file, number);
+    return dl_entry_read_at(out, text->data, text->len, &place);
 }
 
 /* How far the log continues without a gap, and the names after the first gap. A bounded number

@@ -31,8 +31,7 @@ DL_MUST_CHECK diloco_status dl_reader_length(uint64_t *n, const dl_reader *r);
 DL_MUST_CHECK diloco_status dl_reader_total(uint64_t *n, const dl_reader *r);
 /* Allocates space for an entry of this run, and no more: a longer one is unreadable (P7.9). */
 DL_MUST_CHECK diloco_status dl_reader_entry_init(dl_entry *out, const dl_reader *r);
-/* dl_entry_read_of a text of this run's log. Returns DILOCO_EPROTO also if it is not the entry of
- * that number: every replica holds such a text unreadable. */
+/* dl_entry_read_at of this run's log. */
 DL_MUST_CHECK diloco_status dl_reader_entry(dl_entry *out, const dl_buf *text, const dl_reader *r,
                                             uint64_t number);
 

@@ -94,7 +94,6 @@ static diloco_status sign(dl_buf *text, const takeover *t)
 {
     const dl_runfile *run = &t->reader.file;
     const dl_statement what = dl_entry_statement(&t->draft.entry);
-    const dl_outer *outer = dl_exec_state(t->reader.exec)->outer;
     dl_signer *signer;
     dl_entry back;
     if (run->identity.policy == DL_TRUSTED) return DILOCO_OK;
@@ -103,7 +102,8 @@ static diloco_status sign(dl_buf *text, const takeover *t)
     dl_signer_close(signer);
     DL_TRY(status);
     DL_TRY(dl_entry_init(&back, t->draft.entry.cap_members));
-    status = dl_entry_read_of(&back, text->data, text->len, outer, &run->identity);
+    const dl_entry_place place = dl_runfile_place(run, t->draft.entry.entry);
+    status = dl_entry_read_at(&back, text->data, text->len, &place);
     dl_entry_deinit(&back);
     return status ? dl_fail_context(DILOCO_EREFUSED, "this machine's key may not create entries")
                   : DILOCO_OK;

@@ -408,7 +408,7 @@ TEST(a_damaged_or_missing_entry_is_named)
     foreign = keep("log/0000000001.json");
     write_file(o.path, foreign.bytes, foreign.len);
     free(foreign.bytes);
-    must_name(&o, DILOCO_EPROTO, "entry 3 is void: its number"); /* not 1, as its text says */
+    must_name(&o, DILOCO_EPROTO, "entry 3 is void: it is a copy of entry 1");
 }
 
 static diloco_status on_void(void *user, const diloco_log_entry *e)

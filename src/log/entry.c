@@ -540,11 +540,6 @@ diloco_status dl_entry_read(dl_entry *out, const void *text, size_t len, const d
     return scalars ? dl_fail_context(scalars, "entry") : DILOCO_OK;
 }
 
-bool dl_entry_is_of(const dl_entry *entry, const char *run, uint64_t number)
-{
-    return entry->entry == number && strcmp(entry->run, run) == 0;
-}
-
 dl_hash dl_entry_unreadable_digest(void)
 {
     return dl_hash_bytes("", 0);
@@ -561,11 +556,9 @@ static diloco_status read_statement(dl_entry *out, const void *text, size_t len)
     return dl_json_read_generation(&out->committer, root, "committer");
 }
 
-/* Readings that have to fail alike before the object, not the connection, is at fault. */
+/* If several readings fail alike, the object, not the connection, is at fault. All readers then use
+ * the empty text. */
 enum { GET_TRIES = 3 };
-
-/* Three readings that fail alike make the object unreadable. All readers then use the empty text,
- * so they agree on its digest. */
 diloco_status dl_entry_get(dl_buf *text, dl_store *store, uint64_t entry, dl_time until)
 {
     dl_key key;
@@ -576,21 +569,32 @@ diloco_status dl_entry_get(dl_buf *text, dl_store *store, uint64_t entry, dl_tim
     return status == DILOCO_EPROTO ? DILOCO_OK : status;
 }
 
-/* An entry of another version stops the reader only if a committer signed it (P7.11). Otherwise
- * anyone could stop a run with a forged version number. */
-diloco_status dl_entry_read_of(dl_entry *out, const void *text, size_t len, const dl_outer *outer,
-                               const dl_identity *identity)
+static diloco_status check_signer(const dl_entry *entry, const void *text, size_t len,
+                                  const dl_identity *identity)
 {
     dl_public key;
-    diloco_status scalars;
-    const diloco_status status = read_entry(out, text, len, outer, &scalars);
-    if (!status) out->scalars.wrong = scalars != DILOCO_OK;
-    if ((status && status != DILOCO_EDIFFERS) || !identity || identity->policy == DL_TRUSTED)
-        return status;
-    if (status) DL_TRY(read_statement(out, text, len));
-    const dl_statement what = dl_entry_statement(out);
+    if (!identity || identity->policy == DL_TRUSTED) return DILOCO_OK;
+    const dl_statement what = dl_entry_statement(entry);
     DL_TRY(dl_sealed_signer(&key, text, len, &what));
-    if (!dl_identity_may_commit(identity, &key, out->committer.replica))
-        return dl_fail(DILOCO_EPROTO, "it is signed by a key that may not create entries");
-    return status ? read_entry(out, text, len, outer, &scalars) : DILOCO_OK;
+    return dl_identity_may_commit(identity, &key, entry->committer.replica)
+               ? DILOCO_OK
+               : dl_fail(DILOCO_EPROTO, "it is signed by a key that may not create entries");
+}
+
+/* An entry of another version stops the reader only if it is of this place, and a committer signed
+ * it (P7.11). Otherwise anyone could stop a run with a forged version number, or with a copy. */
+diloco_status dl_entry_read_at(dl_entry *out, const void *text, size_t len,
+                               const dl_entry_place *place)
+{
+    diloco_status scalars;
+    const diloco_status status = read_entry(out, text, len, place->outer, &scalars);
+    if (status && status != DILOCO_EDIFFERS) return status;
+    if (!status) out->scalars.wrong = scalars != DILOCO_OK;
+    if (status) DL_TRY(read_statement(out, text, len));
+    DL_TRY(check_signer(out, text, len, place->identity));
+    if (out->entry != place->number || strcmp(out->run, place->run) != 0)
+        return dl_fail(DILOCO_EPROTO, "it is a copy of entry %llu%s",
+                       (unsigned long long)out->entry,
+                       out->entry == place->number ? " of another run" : "");
+    return status ? read_entry(out, text, len, place->outer, &scalars) : DILOCO_OK;
 }

@@ -89,7 +89,7 @@ typedef struct dl_entry {
     dl_combined_at combined; /* of a commit */
     struct {
         float value[DL_OUTER_MAX_SCALARS]; /* in the order of the outer optimizer's row */
-        bool wrong;                        /* not that optimizer's; dl_entry_read_of sets it */
+        bool wrong;                        /* not that optimizer's; dl_entry_read_at sets it */
     } scalars;
     struct { /* of an abort; zero in a commit */
         char reason[DL_REASON_MAX + 1];
@@ -137,17 +137,22 @@ DL_MUST_CHECK diloco_status dl_entry_write(dl_buf *out, const dl_entry *entry,
  * Allocates nothing. outer NULL: the optimizer is not known here, so its scalars are not read. */
 DL_MUST_CHECK diloco_status dl_entry_read(dl_entry *out, const void *text, size_t len,
                                           const dl_outer *outer);
-/* Reads an entry of a run's log. It returns DILOCO_EPROTO if the entry is unreadable (P7.9), which
- * has to be the same for every reader. So `out` has to have the run's room
- * (dl_clients_max_members), and wrong scalars only set out->scalars.wrong: a reader may not know
- * the optimizer. If members have keys, an entry, of any version, that no committer signed is
- * unreadable, too. identity NULL: the run has no keys. */
-DL_MUST_CHECK diloco_status dl_entry_read_of(dl_entry *out, const void *text, size_t len,
-                                             const dl_outer *outer, const dl_identity *identity);
+/* An entry's place: its run and its number. */
+typedef struct dl_entry_place {
+    const char *run; /* its id */
+    uint64_t number;
+    const dl_outer *outer;       /* of dl_entry_read */
+    const dl_identity *identity; /* NULL: the run has no keys */
+} dl_entry_place;
 
-/* Returns whether it is the entry of that number of that run. Another one is a copy, which anyone
- * can write: it counts as unreadable. */
-bool dl_entry_is_of(const dl_entry *entry, const char *run, uint64_t number);
+/* Reads the entry of that place in a run's log. It returns DILOCO_EPROTO if the entry is unreadable
+ * (P7.9), which has to be the same for every reader. So `out` has to have the run's room
+ * (dl_clients_max_members), and wrong scalars only set out->scalars.wrong: a reader may not know
+ * the optimizer. A copy of another entry, which anyone can write, is unreadable. If members have
+ * keys, so is an entry, of any version, that no committer signed. */
+DL_MUST_CHECK diloco_status dl_entry_read_at(dl_entry *out, const void *text, size_t len,
+                                             const dl_entry_place *place);
+
 /* Returns the `prev` of an entry that follows an unreadable one: the digest of an empty object. So
  * it is the same for all readers, even if another writer has changed the bytes meanwhile (P7.1). */
 dl_hash dl_entry_unreadable_digest(void);

@@ -281,10 +281,16 @@ static void check_edited(diloco_status expected, const char *from, const char *t
     /* in a log, scalars alone make no entry unreadable: a reader may not know the optimizer */
     const bool scalars = strstr(from, "scalars") != NULL;
     const diloco_status in_log = scalars ? DILOCO_OK : expected;
-    CHECK_STATUS(in_log, dl_entry_read_of(&back, edited.data, edited.len, nesterov(), NULL));
+    dl_entry_place place = {.run = e.run, .number = e.entry, .outer = nesterov()};
+    CHECK_STATUS(in_log, dl_entry_read_at(&back, edited.data, edited.len, &place));
     if (!in_log) CHECK(back.scalars.wrong == scalars);
-    CHECK_STATUS(in_log, dl_entry_read_of(&back, edited.data, edited.len, NULL, NULL));
+    place.outer = NULL;
+    CHECK_STATUS(in_log, dl_entry_read_at(&back, edited.data, edited.len, &place));
     if (!in_log) CHECK(!back.scalars.wrong);
+    place.number++; /* of any version */
+    CHECK_STATUS(DILOCO_EPROTO, dl_entry_read_at(&back, edited.data, edited.len, &place));
+    place = (dl_entry_place){.run = "another", .number = e.entry};
+    CHECK_STATUS(DILOCO_EPROTO, dl_entry_read_at(&back, edited.data, edited.len, &place));
     dl_entry_deinit(&back);
     dl_buf_deinit(&edited);
     dl_buf_deinit(&text);

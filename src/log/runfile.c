@@ -117,6 +117,14 @@ dl_statement dl_runfile_statement(const dl_runfile *file)
     return (dl_statement){.kind = "run", .run = file->id};
 }
 
+dl_entry_place dl_runfile_place(const dl_runfile *file, uint64_t entry)
+{
+    return (dl_entry_place){.run = file->id,
+                            .number = entry,
+                            .outer = dl_outer_of(&file->config),
+                            .identity = &file->identity};
+}
+
 /* The owner's key is in the file that it signs. That proves only that the file is whole; an
  * invitation says which owner is meant (keyring.c). */
 static diloco_status read_identity(dl_runfile *out, dl_json_value root, const void *text,

@@ -7,6 +7,7 @@
 
 #include "base/config.h"
 #include "log/base.h"
+#include "log/entry.h"
 #include "log/identity.h"
 #include "log/layout.h"
 #include "tensor/manifest.h"
@@ -32,6 +33,8 @@ void dl_runfile_deinit(dl_runfile *file);
 /* Returns the statement that run.json's signature signs. */
 dl_statement dl_runfile_statement(const dl_runfile *file);
 
+/* Returns the place of an entry in the run's log. It borrows from the file. */
+dl_entry_place dl_runfile_place(const dl_runfile *file, uint64_t entry);
 DL_MUST_CHECK diloco_status dl_runfile_write(dl_buf *out, const dl_runfile *file);
 /* Reads run.json. Returns DILOCO_EPROTO if it is no run.json or its owner did not sign it, and
  * DILOCO_EDIFFERS if it has another format version, which the text names. */

@@ -294,12 +294,14 @@ dl_request dl_apply_without(dl_machine *m)
 
 /* ---- judging the entry's text --------------------------------------------------------------- */
 
-/* Judges only a text that reads the same twice (P7), since the first read may be damaged. */
-static bool is_suspect(dl_machine *m)
+/* Judges only a text that reads the same twice (P7), since the first read may be damaged. Another
+ * writer may change junk faster than it is read, so a few readings decide that it is junk. */
+enum { UNREADABLE_MAX = 4 };
+static bool is_suspect(dl_machine *m, bool unreadable)
 {
     if (dl_hash_equal(m->applying.suspect, m->applying.digest)) return false;
     m->applying.suspect = m->applying.digest;
-    return true;
+    return !unreadable || ++m->applying.n_unreadable < UNREADABLE_MAX;
 }
 
 /* An entry that no replica can read counts as an abort without a committer. */
@@ -391,16 +393,12 @@ static dl_request wait_for_the_rest(dl_machine *m)
     return a;
 }
 
-/* Reads the text. A copy of another entry counts as unreadable: its committer has not put it there.
- * If it counted as an entry, anyone could take that committer off the roster with it. */
+/* If a copy of another entry counted as an entry, anyone could take its committer off the roster
+ * with it. */
 static diloco_status read_text(dl_machine *m, const dl_reply *reply)
 {
-    dl_entry *e = &m->applying.entry;
-    DL_TRY(dl_entry_read_of(e, reply->read.text, reply->read.text_len, m->a.outer, m->a.identity));
-    if (dl_entry_is_of(e, m->a.run, dl_open_entry(m))) return DILOCO_OK;
-    return dl_fail(DILOCO_EPROTO, e->entry == dl_open_entry(m)
-                                      ? "it is of another run"
-                                      : "its number is not that of its name");
+    const dl_entry_place place = dl_machine_place(m, dl_open_entry(m));
+    return dl_entry_read_at(&m->applying.entry, reply->read.text, reply->read.text_len, &place);
 }
 
 /* log/<e> exists: its committer has decided. */
@@ -418,10 +416,10 @@ dl_request dl_apply_text(dl_machine *m, const dl_reply *reply)
                                  : dl_control_void_reason(m->a.control, &m->applying.entry,
                                                           m->a.run, f, m->log.digest[f]);
     if (!unreadable && !why) why = members_void_reason(m);
-    if ((unreadable || why) && is_suspect(m))
-        return unreadable && m->a.control->committer.replica[0]
-                   ? wait_for_the_rest(m)
-                   : dl_machine_request(m, DL_REQUEST_READ, DL_READING_BACK);
+    const bool half = unreadable && m->a.control->committer.replica[0]; /* perhaps */
+    if ((unreadable || why) && is_suspect(m, unreadable && !half))
+        return half ? wait_for_the_rest(m)
+                    : dl_machine_request(m, DL_REQUEST_READ, DL_READING_BACK);
     if (unreadable) return apply_unreadable(m);
     if (dl_voided_is(m)) return dl_apply_void(m, DL_VOIDED);
     if (dl_voided_sets_back(m)) return dl_voided_go_back(m);

@@ -119,6 +119,22 @@ TEST(p7_an_entry_that_stays_unreadable_is_void_and_changes_no_roster)
     end_world(&w);
 }
 
+TEST(p7_an_entry_that_changes_at_each_reading_is_void)
+{
+    world w;
+    make_world(&w, 1);
+    CHECK_OK(dl_buf_add(&w.log[1], "{}", 2));
+    w.digest[2] = w.digest[1];
+    join_run(&w);
+    for (int i = 0; i < 100 && w.request.kind != DL_REQUEST_TRAIN; i++) {
+        w.log[1].data[0]++;
+        step(&w);
+    }
+    CHECK_INT(1, w.noted[DL_NOTE_VOID]);
+    CHECK_INT(2, w.control.entry);
+    end_world(&w);
+}
+
 /* Anyone can change such bytes between two readers. Both accept the same next entry. */
 TEST(p7_an_entry_after_an_unreadable_one_follows_it_whatever_its_bytes_are)
 {
@@ -526,6 +542,7 @@ TEST_MAIN(p13_a_late_replica_reads_the_entry_before_contributing_and_adopts_it,
           p13_entries_missed_at_the_runs_end_are_adopted_before_done,
           p7_a_damaged_reading_of_an_entry_is_read_again_first,
           p7_an_entry_that_stays_unreadable_is_void_and_changes_no_roster,
+          p7_an_entry_that_changes_at_each_reading_is_void,
           p7_an_entry_after_an_unreadable_one_follows_it_whatever_its_bytes_are,
           p7_a_copy_of_another_entry_is_void_and_changes_no_roster,
           p7_an_entry_with_wrong_scalars_is_void_and_part_of_the_chain,

@@ -140,7 +140,7 @@ void dl_machine_clear_entry(dl_machine *m)
     dl_candidate_clear(&m->open.known);
     m->open.created = m->open.computed = m->open.by_all = false;
     m->open.enough_at = DL_NEVER;
-    m->applying.n_recomputed = 0;
+    m->applying.n_recomputed = m->applying.n_unreadable = 0;
     memset(m->open.silent, 0, m->a.max_members * sizeof m->open.silent[0]);
     if (m->open.simulated)
         m->open.simulated_s = dl_simulation_round(m->open.simulated, &m->a.simulation,

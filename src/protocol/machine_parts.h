@@ -143,6 +143,7 @@ typedef struct dl_applying {
     double *norms;         /* [max_members] of its members, for the record */
     dl_hash digest;        /* of its text */
     dl_hash suspect;       /* of a text that is read again before it is judged (P7) */
+    unsigned n_unreadable; /* readings of the entry whose texts differ, and none can be read */
     size_t member;         /* the next member to make sure of; then of those it rejects */
     bool judged;           /* its verdicts were checked, or this replica need not check them */
     unsigned n_recomputed; /* computations from freshly read bytes */
@@ -202,6 +203,12 @@ struct dl_machine {
 static inline uint64_t dl_open_entry(const dl_machine *m)
 {
     return m->a.control->entry;
+}
+
+static inline dl_entry_place dl_machine_place(const dl_machine *m, uint64_t entry)
+{
+    return (dl_entry_place){
+        .run = m->a.run, .number = entry, .outer = m->a.outer, .identity = m->a.identity};
 }
 
 static inline const dl_mode *dl_machine_mode(const dl_machine *m)

@@ -87,10 +87,9 @@ dl_request dl_voided_looked(dl_machine *m, const dl_reply *reply)
                        "%s; if that cannot be restored, stop every replica, and \"diloco void\" "
                        "records that the run continues without this entry",
                        m->voiding.lost_text));
-    if (dl_entry_read_of(later, reply->read.text, reply->read.text_len, m->a.outer,
-                         m->a.identity) ||
-        later->scalars.wrong || later->entry != m->voiding.look ||
-        later->abort.voids != dl_open_entry(m) + 1)
+    const dl_entry_place place = dl_machine_place(m, m->voiding.look);
+    if (dl_entry_read_at(later, reply->read.text, reply->read.text_len, &place) ||
+        later->scalars.wrong || later->abort.voids != dl_open_entry(m) + 1)
         return look_on(m);
     keep_in_mind(m, dl_open_entry(m), m->voiding.look);
     return dl_apply_void(m, DL_VOIDED);

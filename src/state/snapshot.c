@@ -193,13 +193,16 @@ static diloco_status check_log(const dl_state *state, dl_store *store, const dl_
     dl_key key;
     dl_buf text;
     dl_entry before;
-    dl_key_entry(key, c->entry - 1);
+    const dl_entry_place place = dl_runfile_place(run, c->entry - 1);
+    dl_key_entry(key, place.number);
     DL_TRY(dl_entry_init(&before, dl_clients_max_members(&run->config)));
     dl_buf_init(&text, TEXT_MAX);
     diloco_status status = dl_store_get(store, &text, key, until);
     if (!status && !dl_hash_equal(dl_hash_bytes(text.data, text.len), c->prev))
         status = dl_fail(DILOCO_EPROTO, "prev is not the digest of %s", key);
-    if (!status) status = dl_entry_read(&before, text.data, text.len, state->outer);
+    if (!status) status = dl_entry_read_at(&before, text.data, text.len, &place);
+    if (!status && before.scalars.wrong)
+        status = dl_fail(DILOCO_EPROTO, "%s has scalars of another outer optimizer", key);
     if (!status && before.fragment >= (uint32_t)state->manifest->n_fragments)
         status = dl_fail(DILOCO_EPROTO, "%s is of fragment %u", key, (unsigned)before.fragment);
     if (!status && !dl_hash_equal(before.result, state->now[before.fragment].digest))
@@ -314,13 +317,6 @@ static diloco_status read_theta0(dl_state *state, dl_store *store, const dl_runf
 
 /* ---- choosing one */
 
-/* Returns whether the object is at fault, and not the connection. */
-static bool is_damage(diloco_status status)
-{
-    return status == DILOCO_EPROTO || status == DILOCO_ENOENT || status == DILOCO_EDIFFERS ||
-           status == DILOCO_EREFUSED || status == DILOCO_EIO;
-}
-
 /* Tries all listed snapshots in turn. Returns DILOCO_ENOENT if no snapshot is whole. A failure of
  * the store ends the search at once: skipping a snapshot for it could choose an older one
  * needlessly. */
@@ -333,7 +329,7 @@ static diloco_status read_any(dl_state *state, listing *list, dl_pool *pool)
         if (!there) return dl_fail(DILOCO_ENOENT, "no snapshot is whole");
         const diloco_status status =
             read_snapshot(state, list->store, &which, list->run, pool, list->until);
-        if (!is_damage(status)) return status;
+        if (!dl_snapshot_is_damage(status)) return status;
         dl_log(DILOCO_LOG_WARN, "snapshot of entry %llu by %s.%04u skipped: %s",
                (unsigned long long)which.entry, which.generation.replica,
                (unsigned)which.generation.number, diloco_error_text());
@@ -425,7 +421,7 @@ diloco_status dl_snapshot_read_log(dl_snapshot_log *out, dl_store *store, const 
         status = dl_snapshot_next(&there, &which, &list);
         if (status || !there) break;
         status = read_log_of(out, store, &which, run, until);
-        if (is_damage(status)) status = DILOCO_OK;
+        if (dl_snapshot_is_damage(status)) status = DILOCO_OK;
     }
     dl_buf_deinit(&list.found);
     return status;
@@ -471,8 +467,9 @@ static bool is_forged(dl_store *store, const found *which, const dl_runfile *run
     dl_entry before;
     dl_buf_init(&text, TEXT_MAX);
     diloco_status status = dl_entry_init(&before, dl_clients_max_members(&run->config));
-    if (!status) status = dl_entry_get(&text, store, which->entry - 1, until);
-    if (!status) status = dl_entry_read(&before, text.data, text.len, dl_outer_of(&run->config));
+    const dl_entry_place place = dl_runfile_place(run, which->entry - 1);
+    if (!status) status = dl_entry_get(&text, store, place.number, until);
+    if (!status) status = dl_entry_read_at(&before, text.data, text.len, &place);
     const bool forged = !status && !dl_generation_equal(&before.committer, &which->generation);
     dl_entry_deinit(&before);
     dl_buf_deinit(&text);

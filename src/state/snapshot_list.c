@@ -1,10 +1,11 @@
 /* snapshot_list.c - which names in snap/ a reader tries, and in which order. Anyone can create any
- * number of names, and each that is tried costs a request or more. So unlikely names are left out.
- * An entry has to be read to find them, so it is read only when their turn comes.
+ * number of names, and each that is tried costs a request or more. So if there are many, unlikely
+ * ones are left out. An entry has to be read to find them, so it is read only when their turn
+ * comes.
  *
  * 1. The log has no gaps (P4). So no name is valid after one whose entry is missing.
- * 2. The replica that created the entry before a snapshot writes it (P25). So among many names for
- *    one entry only that replica's is tried. */
+ * 2. The replica that created the entry before a snapshot writes it (P25). So among many names only
+ *    that replica's is tried for each entry, and the list needs one name of each. */
 #include "state/snapshot_parts.h"
 
 #include "protocol/logical_clients.h"
@@ -36,6 +37,7 @@ static diloco_status read_previous(previous *out, uint64_t snapshot,
                                    const dl_snapshot_listing *list)
 {
     const dl_runfile *run = list->run;
+    const dl_entry_place place = dl_runfile_place(run, snapshot - 1);
     dl_buf text;
     dl_entry entry;
     *out = (previous){.exists = snapshot == 0};
@@ -43,15 +45,12 @@ static diloco_status read_previous(previous *out, uint64_t snapshot,
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
     diloco_status status = dl_entry_init(&entry, dl_clients_max_members(&run->config));
     if (!status) status = dl_entry_get(&text, list->store, snapshot - 1, list->until);
-    out->exists = !status;
-    out->valid =
-        !status &&
-        !dl_entry_read_of(&entry, text.data, text.len, dl_outer_of(&run->config), &run->identity) &&
-        dl_entry_is_of(&entry, run->id, snapshot - 1);
+    out->exists = status != DILOCO_ENOENT;
+    out->valid = !status && !dl_entry_read_at(&entry, text.data, text.len, &place);
     if (out->valid) out->creator = entry.committer;
     dl_entry_deinit(&entry);
     dl_buf_deinit(&text);
-    return status == DILOCO_ENOENT ? DILOCO_OK : status;
+    return dl_snapshot_is_damage(status) ? DILOCO_OK : status;
 }
 
 /* Drops names beyond the log's end. The newest name shows whether there are any, and a search finds
@@ -74,18 +73,30 @@ static diloco_status drop_beyond_end(dl_snapshot_listing *list)
 
 /* ---- listing ------------------------------------------------------------------------------- */
 
-/* Keys ascend, and entries have ten digits, so names come in the order of entries. */
+static bool is_many(const dl_snapshot_listing *list)
+{
+    return list->log && list->n_names > MANY_NAMES;
+}
+
+/* Keys ascend, and entries have ten digits, so names come in the order of entries. A snapshot has
+ * two objects, one after the other. */
 static diloco_status on_key(void *context, const char *key, size_t len)
 {
     (void)len;
     dl_snapshot_listing *list = context;
     dl_snapshot_name f = {0};
+    const size_t n = n_found(list);
+    const dl_snapshot_name *last = n ? &names(list)[n - 1] : NULL;
     if (!dl_key_parse_snapshot(&f.entry, &f.generation, key)) return DILOCO_OK;
     if (f.entry < list->from) return DILOCO_OK;
     if (f.entry > list->before) return DILOCO_ECLOSED;
-    list->full = n_found(list) == list->room;
+    list->full = n == list->room;
     if (list->full) return DILOCO_ECLOSED;
     memcpy(list->after, key, strlen(key) + 1);
+    if (last && last->entry == f.entry && dl_generation_equal(&last->generation, &f.generation))
+        return DILOCO_OK;
+    list->n_names++;
+    if (is_many(list) && last && last->entry == f.entry) return DILOCO_OK;
     return dl_buf_add(&list->found, &f, sizeof f);
 }
 
@@ -114,7 +125,7 @@ static diloco_status list_all(dl_snapshot_listing *list)
             list->store, "snap/", list->after[0] ? list->after : NULL, on_key, list, list->until);
         if (status && status != DILOCO_ECLOSED) return status;
         const size_t n = n_found(list);
-        if (list->log && n > MANY_NAMES) DL_TRY(drop_beyond_end(list));
+        if (is_many(list) && n > 0) DL_TRY(drop_beyond_end(list));
         if (n_found(list) < n || !list->newest) return DILOCO_OK;
         if (list->full) drop_older(list);
     } while (list->full);
@@ -134,44 +145,31 @@ diloco_status dl_snapshot_list(dl_snapshot_listing *list)
 
 /* ---- one after another --------------------------------------------------------------------- */
 
-/* Returns how many names of the same entry are next. */
-static size_t group_at_end(const dl_snapshot_listing *list)
+/* Takes the next name. */
+static dl_snapshot_name take(dl_snapshot_listing *list)
 {
-    const dl_snapshot_name *all = names(list);
-    size_t n = 1;
-    if (list->newest)
-        while (n < list->end - list->first &&
-               all[list->end - 1 - n].entry == all[list->end - 1].entry)
-            n++;
-    else
-        while (n < list->end - list->first && all[list->first + n].entry == all[list->first].entry)
-            n++;
-    return n;
+    return names(list)[list->newest ? --list->end : list->first++];
 }
 
-/* Takes the next n names, and returns the first one of them. */
-static dl_snapshot_name take(dl_snapshot_listing *list, size_t n)
+static bool is_next_of(const dl_snapshot_listing *list, uint64_t entry)
 {
-    const dl_snapshot_name it = names(list)[list->newest ? list->end - 1 : list->first];
-    if (list->newest)
-        list->end -= n;
-    else
-        list->first += n;
-    return it;
+    return list->first < list->end &&
+           names(list)[list->newest ? list->end - 1 : list->first].entry == entry;
 }
 
 diloco_status dl_snapshot_next(bool *there, dl_snapshot_name *out, dl_snapshot_listing *list)
 {
     *there = false;
     while (list->first < list->end && !*there) {
-        if (!list->group) list->group = group_at_end(list);
-        const bool many = list->log && list->group > MANY_NAMES;
-        *out = take(list, many ? list->group : 1);
-        list->group = many ? 0 : list->group - 1;
-        previous before = {.valid = false};
-        if (many) DL_TRY(read_previous(&before, out->entry, list));
-        if (many && before.valid) out->generation = before.creator;
-        *there = !many || before.valid;
+        previous before = {.valid = true};
+        *out = take(list);
+        if (is_many(list)) {
+            while (is_next_of(list, out->entry))
+                take(list);
+            DL_TRY(read_previous(&before, out->entry, list));
+            out->generation = before.creator;
+        }
+        *there = before.valid;
     }
     return DILOCO_OK;
 }

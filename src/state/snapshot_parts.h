@@ -26,6 +26,13 @@ static inline bool dl_snapshot_is_signed(const dl_runfile *run)
     return run->identity.policy != DL_TRUSTED;
 }
 
+/* Returns whether the object is at fault, and not the connection. */
+static inline bool dl_snapshot_is_damage(diloco_status status)
+{
+    return status == DILOCO_EPROTO || status == DILOCO_ENOENT || status == DILOCO_EDIFFERS ||
+           status == DILOCO_EREFUSED || status == DILOCO_EIO;
+}
+
 /* A name in snap/. */
 typedef struct dl_snapshot_name {
     uint64_t entry;
@@ -43,7 +50,7 @@ typedef struct dl_snapshot_listing {
 
     dl_buf found;      /* an array of dl_snapshot_name, oldest first */
     size_t first, end; /* of those that were not taken yet */
-    size_t group;      /* names of the same entry that come next; 0: not counted yet */
+    size_t n_names;    /* so far; if there are many, `found` has one for each entry */
     bool log;          /* the run has one */
     bool full;         /* there are more names than room */
     dl_key after;      /* of the listing */
@@ -52,8 +59,8 @@ typedef struct dl_snapshot_listing {
 /* Lists the names. Many forged ones cost few requests. The caller deinits list->found, also after
  * an error. */
 DL_MUST_CHECK diloco_status dl_snapshot_list(dl_snapshot_listing *list);
-/* Takes the next name to try, and sets *there to whether there is one. Among many names for one
- * entry it is that of the entry's creator alone, which takes one request. */
+/* Takes the next name to try, and sets *there to whether there is one. Among many names it is, for
+ * each entry, that of the entry's creator, whether it is listed or not. It takes one request. */
 DL_MUST_CHECK diloco_status dl_snapshot_next(bool *there, dl_snapshot_name *out,
                                              dl_snapshot_listing *list);
 
