@@ -341,6 +341,7 @@ static void hand_over(dl_background *b)
     pthread_mutex_lock(&b->sweep.lock);
     copy_snapshot(&b->due, &b->written);
     b->sweep.busy = true;
+    atomic_store(&b->collector.newer, true);
     pthread_cond_broadcast(&b->sweep.wake);
     pthread_mutex_unlock(&b->sweep.lock);
 }
@@ -356,6 +357,7 @@ static void *sweep_body(void *context)
         }
         copy_snapshot(&b->collected, &b->due);
         b->sweep.busy = false;
+        atomic_store(&b->collector.newer, false);
         pthread_mutex_unlock(&b->sweep.lock);
         dl_collect(&b->collector, b->sweep.store, b->a.run, &b->collected.what, DL_NEVER);
         helper_count(&b->sweep);
@@ -390,6 +392,7 @@ void dl_background_snapshot_here(dl_background *b, dl_store *store)
     const diloco_status written = write_snapshot(&b->written, b, store);
     if (!is_read_back(&b->written, b, store, written)) return;
     copy_snapshot(&b->collected, &b->written);
+    atomic_store(&b->collector.newer, false);
     dl_collect(&b->collector, store, b->a.run, &b->collected.what,
                dl_time_after(dl_clock_now(), LAST_COLLECTION_LIMIT));
     dl_collector_deinit(&b->collector);

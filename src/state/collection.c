@@ -327,19 +327,29 @@ static diloco_status remove_some(bool *all, sweep *s, const char *prefix, char *
     return DILOCO_OK;
 }
 
-/* Snapshots come first, so that a remaining one has the contributions after it. */
+/* Snapshots come first, so that a remaining one has the contributions after it. A writer may create
+ * names as fast as they are deleted. So each prefix continues where the last collection ended, up
+ * to the floor, and then from its beginning. A later floor has its turn after one round. */
 static diloco_status remove_below(sweep *s)
 {
-    static const char *const prefixes[] = {"snap/", "x/", "b/", "c/"};
-    enum { N = sizeof prefixes / sizeof *prefixes };
-    dl_key after[N] = {"", "", "", ""};
-    bool all[N] = {false}, whole = false;
+    static const char *const prefixes[DL_COLLECTOR_PREFIXES] = {"snap/", "x/", "b/", "c/"};
+    dl_collector *c = s->collector;
+    bool all[DL_COLLECTOR_PREFIXES] = {false}, from_start[DL_COLLECTOR_PREFIXES], whole = false;
+    for (int i = 0; i < DL_COLLECTOR_PREFIXES; i++)
+        from_start[i] = !c->after[i][0];
     while (!whole) {
         whole = true;
-        for (int i = 0; i < N; i++) {
-            if (!all[i]) DL_TRY(remove_some(&all[i], s, prefixes[i], after[i]));
+        for (int i = 0; i < DL_COLLECTOR_PREFIXES; i++) {
+            bool end = false;
+            if (!all[i]) DL_TRY(remove_some(&end, s, prefixes[i], c->after[i]));
+            if (end) {
+                all[i] = from_start[i];
+                from_start[i] = true;
+                c->after[i][0] = 0;
+            }
             whole &= all[i];
         }
+        if (atomic_load(&c->newer)) return DILOCO_OK;
     }
     return DILOCO_OK;
 }
@@ -353,8 +363,8 @@ static diloco_status read_roster(sweep *s)
     DL_TRY(dl_entry_init(&s->before, dl_clients_max_members(&s->run->config)));
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
     diloco_status status = dl_entry_get(&text, s->store, s->floor - 1, limit(s));
-    const dl_outer *outer = dl_outer_of(&s->run->config);
-    if (!status) status = dl_entry_read(&s->before, text.data, text.len, outer);
+    const dl_entry_place place = dl_runfile_place(s->run, s->floor - 1);
+    if (!status) status = dl_entry_read_at(&s->before, text.data, text.len, &place);
     dl_buf_deinit(&text);
     return status;
 }

@@ -7,14 +7,17 @@
 #include "log/keyring.h"
 #include "state/state.h"
 
+#include <stdatomic.h>
+
 /* A collector's memory between two collections. It has the heartbeats that it saw, so that the last
  * heartbeat of a dead replica does not protect objects for ever. It also has the members' keys, and
- * the last snapshot that it read back. Zero it first, and deinit it before its store is closed. It
- * has about 800 KB, of which few are touched. */
+ * the last snapshot that it read back. Zero it first, and deinit it before another store is used.
+ * It has about 800 KB, of which few are touched. */
 enum {
     DL_COLLECTOR_MEMBERS = DL_MAX_MEMBERS, /* of a roster, or of a closed run's list */
     DL_COLLECTOR_OTHERS = 1024,
-    DL_COLLECTOR_LIVES = DL_COLLECTOR_MEMBERS + DL_COLLECTOR_OTHERS
+    DL_COLLECTOR_LIVES = DL_COLLECTOR_MEMBERS + DL_COLLECTOR_OTHERS,
+    DL_COLLECTOR_PREFIXES = 4 /* under which objects are deleted */
 };
 /* A replica's newest heartbeat. Without keys only its name and content count. */
 typedef struct dl_collector_row {
@@ -33,6 +36,9 @@ typedef struct dl_collector {
     dl_time now;             /* 0: use the clock; else simulated time */
     uint64_t verified_entry; /* 0: no snapshot was verified */
     dl_generation verified_generation;
+    dl_key after[DL_COLLECTOR_PREFIXES]; /* where the last collection ended; "": at the floor */
+    /* A newer snapshot waits for its collection, so this one ends soon. Any thread may set it. */
+    atomic_bool newer;
     dl_keyring *ring; /* owned; NULL: the run has no keys, or none was needed yet */
 } dl_collector;
 void dl_collector_deinit(dl_collector *collector);

@@ -557,43 +557,70 @@ TEST(p25_confirmed_snapshot_that_differs_from_its_manifest_is_found)
 
 /* ---- a writer that is faster than a collection -------------------------------------------- */
 
-enum { FORGED_MOST = 70000 };
-static int n_forged;
-static bool contribution_gone;
+static struct {
+    int n, most;
+    bool always; /* or until a contribution is gone */
+    bool contribution_gone;
+} forging;
+
+static void put_name(void *handle, const char *letter, int i)
+{
+    dl_key key;
+    dl_generation of = {.number = 0};
+    snprintf(of.replica, sizeof of.replica, "%s%06d", letter, i);
+    dl_key_snapshot(key, 1, &of, "manifest.json");
+    CHECK_OK(dl_store_create(handle, key, &(dl_span){"junk", 4}, 1, NULL, DL_NEVER));
+}
 
 /* Each deletion of a name in snap/ is followed by a later name there. */
 static diloco_status remove_and_forge(void *user, void *handle, const char *key, double timeout_s)
 {
-    dl_key next;
-    dl_generation of = {.number = 0};
-    contribution_gone |= !strncmp(key, "c/", 2);
-    if (!strncmp(key, "snap/", 5) && !contribution_gone && n_forged < FORGED_MOST) {
-        snprintf(of.replica, sizeof of.replica, "z%06d", n_forged++);
-        dl_key_snapshot(next, 1, &of, "manifest.json");
-        CHECK_OK(dl_store_create(handle, next, &(dl_span){"junk", 4}, 1, NULL, DL_NEVER));
-    }
+    forging.contribution_gone |= !strncmp(key, "c/", 2);
+    if (!strncmp(key, "snap/", 5) && (forging.always || !forging.contribution_gone) &&
+        forging.n < forging.most)
+        put_name(handle, "z", forging.n++);
     return user_store_remove(user, handle, key, timeout_s);
+}
+
+static scene *begin_forging(const char *url, int most, bool always)
+{
+    char name[DL_STORE_USER_NAME];
+    diloco_user_store store = user_store();
+    store.remove = remove_and_forge;
+    memset(&forging, 0, sizeof forging);
+    forging.most = most;
+    forging.always = always;
+    CHECK_OK(dl_store_add_user(name, &store));
+    scene *s = scene_make(url, "recent", "60");
+    for (int i = 0; i < 100; i++)
+        put_name(s->store, "y", i);
+    snapshot_at(s, 4);
+    return s;
 }
 
 TEST(p25_names_that_come_faster_than_they_are_deleted_keep_no_contribution)
 {
-    char name[DL_STORE_USER_NAME];
-    diloco_user_store forging = user_store();
-    forging.remove = remove_and_forge;
-    CHECK_OK(dl_store_add_user(name, &forging));
-    scene *s = scene_make("user://mine/forging", "recent", "60");
-    for (int i = 0; i < 100; i++) {
-        dl_key key;
-        dl_generation of = {.number = 0};
-        snprintf(of.replica, sizeof of.replica, "y%d", i);
-        dl_key_snapshot(key, 1, &of, "manifest.json");
-        CHECK_OK(dl_store_create(s->store, key, &(dl_span){"junk", 4}, 1, NULL, DL_NEVER));
-    }
-    snapshot_at(s, 4);
+    scene *s = begin_forging("user://mine/forging", 70000, false);
     snapshot_at(s, 8);
-    CHECK(n_forged < FORGED_MOST);
+    CHECK(forging.n < forging.most);
     CHECK_STR("4 5 6 7 8 9 ", left(s, "c/"));
     CHECK_STR("4 8 ", left(s, "snap/"));
+    scene_end(s);
+    dl_store_drop_user("mine");
+}
+
+TEST(p25_collection_ends_for_a_newer_snapshot_which_continues_it)
+{
+    scene *s = begin_forging("user://mine/always", 140000, true);
+    atomic_store(&s->collector.newer, true);
+    snapshot_at(s, 8);
+    CHECK(forging.n < forging.most);
+    CHECK_STR("4 5 6 7 8 9 ", left(s, "c/"));
+    forging.most = 0;
+    atomic_store(&s->collector.newer, false);
+    put_name(s->store, "a", 0); /* before the place where the last one ended */
+    snapshot_at(s, 9);
+    CHECK_STR("8 9 ", left(s, "snap/"));
     scene_end(s);
     dl_store_drop_user("mine");
 }
@@ -765,6 +792,7 @@ TEST_MAIN(objects_older_than_the_second_newest_snapshot_are_removed, retain_all_
           p25_run_goes_on_during_a_collection_that_takes_long,
           p25_collection_that_takes_longer_than_snapshots_come_deletes,
           p25_names_that_come_faster_than_they_are_deleted_keep_no_contribution,
+          p25_collection_ends_for_a_newer_snapshot_which_continues_it,
           p25_replica_that_has_signed_nothing_keeps_no_place,
           p25_collections_read_a_members_key_once,
           verify_works_after_collection_and_from_the_beginning_without,
