@@ -1,7 +1,7 @@
 /* sim_count.c - what happens to a simulated cluster is counted (SIM_HAPPENINGS in sim.h): a check
  * that cannot fail is a defect. */
 #include "exchange/exec_parts.h"
-#include "protocol/unreadable.h"
+#include "protocol/void/unreadable.h"
 #include "sim.h"
 
 #include <string.h>

@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "exchange/exec_parts.h"
-#include "protocol/voided.h"
+#include "protocol/void/voided.h"
 
 #include <stdio.h>
 #include <string.h>

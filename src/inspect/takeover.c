@@ -17,7 +17,7 @@
 #include "log/signed.h"
 #include "protocol/control_apply.h"
 #include "protocol/proposal.h"
-#include "protocol/unreadable.h"
+#include "protocol/void/unreadable.h"
 #include "run/open.h"
 
 #include <stdio.h>

@@ -11,7 +11,7 @@
 #include "base/sized.h"
 #include "inspect/reader.h"
 #include "inspect/replay.h"
-#include "protocol/unreadable.h"
+#include "protocol/void/unreadable.h"
 #include "run/handle.h"
 
 #include <stdio.h>

@@ -14,7 +14,7 @@
 
 #include "protocol/control_apply.h"
 #include "protocol/logical_clients.h"
-#include "protocol/voided.h"
+#include "protocol/void/voided.h"
 
 #include <stdio.h>
 #include <string.h>

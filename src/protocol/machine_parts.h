@@ -19,7 +19,7 @@
 #include "protocol/mode.h"
 #include "protocol/proposal.h"
 #include "protocol/topology/topology_rules.h"
-#include "protocol/unreadable.h"
+#include "protocol/void/unreadable.h"
 
 enum { MAX_REFUSED_READS = 2 }; /* refused readings of an object before one is believed */
 

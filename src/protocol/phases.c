@@ -4,7 +4,7 @@
  * tests/phases_test.py compares the last column with the calls in src/protocol, and the rows with
  * the table in docs/protocol.md. */
 #include "protocol/machine_parts.h"
-#include "protocol/voided.h"
+#include "protocol/void/voided.h"
 
 #include <stdio.h>
 

@@ -66,7 +66,7 @@ MUTANTS = [
         ("src/protocol/apply.c", "if (dl_hash_equal(reply->compute.result, m->applying.entry.result)) return dl_apply_swap(m);",
          "if (reply->status == DILOCO_OK) return dl_apply_swap(m);")]),
     Mutant("any_stands", "P7", "a replica that cannot read an entry's contributions waits for them, however few committers build on the entry", [
-        ("src/protocol/unreadable.c", "u->accepted |= u->n_supporters > max_byzantine;", "u->accepted |= u->n_supporters > max_byzantine * 0;")]),
+        ("src/protocol/void/unreadable.c", "u->accepted |= u->n_supporters > max_byzantine;", "u->accepted |= u->n_supporters > max_byzantine * 0;")]),
     Mutant("first_reading", "P7", "an entry is judged by one reading of it", [
         ("src/protocol/apply.c", "if (dl_hash_equal(m->applying.suspect, m->applying.digest)) return false;",
          "if (m->applying.n_recomputed == 0) return false;")]),

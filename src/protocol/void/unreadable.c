@@ -1,5 +1,5 @@
 /* unreadable.c - see unreadable.h. */
-#include "protocol/unreadable.h"
+#include "protocol/void/unreadable.h"
 
 #include "base/run_kind.h"
 #include "combine/combine.h"

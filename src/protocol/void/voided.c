@@ -1,6 +1,6 @@
 /* voided.c - see voided.h. A replica remembers all decisions that it meets. If it goes back for
  * one, it may have to read the log from before another. */
-#include "protocol/voided.h"
+#include "protocol/void/voided.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* unreadable_test.c - entries that name unreadable bytes (P7). They are void if at most as many
  * committers build on them as may be malicious, and are waited for if more do. */
 #include "machine_world.h"
-#include "protocol/unreadable.h"
-#include "protocol/voided.h"
+#include "protocol/void/unreadable.h"
+#include "protocol/void/voided.h"
 
 TEST(p7_f_committers_may_be_malicious_up_to_a_minority)
 {
