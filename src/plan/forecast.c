@@ -120,7 +120,7 @@ static walked walk_run(const dl_plan_task *task, const dl_plan_choice *c)
 
 /* Snapshots and heartbeats. A snapshot is due when contributions exceed twice its size, and at
  * the latest after run.snapshot_every (P25); it is three objects. */
-static void add_background(dl_forecast *f, const dl_plan_task *task)
+void dl_plan_add_background(dl_forecast *f, const dl_plan_task *task)
 {
     double snapshot = STATE_BYTES * task->parameters;
     double n = fmax(f->bytes_written / (2 * snapshot),
@@ -153,7 +153,7 @@ dl_forecast dl_plan_forecast(const dl_plan_task *task, const dl_plan_choice *cho
                      .bytes_read = x.read * w.exchanges,
                      .n_put = x.put * w.exchanges,
                      .n_get = x.get * w.exchanges};
-    add_background(&f, task);
+    dl_plan_add_background(&f, task);
     if (prices) f.cost = cost_of(&f, task, prices);
     return f;
 }

@@ -104,6 +104,7 @@ typedef struct dl_prices {
     double egress_per_gb, ingress_per_gb; /* decimal GB read from and written to the store */
     double put_per_1000, get_per_1000;
     double machine_hour;
+    unsigned missing; /* bit i: the user's table lacks the row i (cli/plan/plan_prices.c) */
 } dl_prices;
 
 typedef struct dl_forecast {
@@ -117,6 +118,11 @@ typedef struct dl_forecast {
 /* prices may be NULL. */
 dl_forecast dl_plan_forecast(const dl_plan_task *task, const dl_plan_choice *choice,
                              const dl_prices *prices);
+
+/* dl_plan_add_background adds snapshots and heartbeats to f, whose wall_s and bytes_written are
+ * set.
+ */
+void dl_plan_add_background(dl_forecast *f, const dl_plan_task *task);
 
 /* The exchange that moves the fewest bytes (written + read). */
 dl_exchange dl_plan_cheapest(const dl_plan_task *task, dl_plan_choice choice);

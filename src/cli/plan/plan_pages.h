@@ -54,6 +54,14 @@ DL_MUST_CHECK diloco_status dl_plan_of_config(dl_plan_choice *out, const dl_conf
  * DILOCO_EINVAL with file:line:column for a mistake in it, and for a file that does not exist. */
 DL_MUST_CHECK diloco_status dl_plan_prices(dl_prices *out, const char *path);
 
+/* dl_plan_missing_price returns the name of the k-th price that the table lacks, counted from 0, or
+ * NULL. `store`: of the prices of the store; else of machine time. A price of 0 is not missing. */
+const char *dl_plan_missing_price(const dl_prices *prices, bool store, size_t k);
+/* dl_plan_missing_prices writes all of them as "egress_per_gb, get_per_1000", or "". Returns out.
+ */
+enum { DL_PLAN_MISSING = 96 };
+const char *dl_plan_missing_prices(char out[DL_PLAN_MISSING], const dl_prices *prices, bool store);
+
 /* dl_plan_measure measures the seconds of an optimizer step of this CONFIG on this machine, with
  * the threads of one of run.local_replicas (plan_measure.c). It trains for a few seconds in a
  * temporary folder, and reports that on stderr. It is not reentrant. Returns DILOCO_EIO without

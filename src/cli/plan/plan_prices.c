@@ -8,6 +8,7 @@
 #include "cli/plan/plan_pages.h"
 #include "cli/settings/toml.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -19,14 +20,15 @@ enum { FILE_MAX = 1 << 16 };
 static const struct {
     const char *key;
     size_t offset, cap; /* cap: of a text; 0: a number */
+    bool store;         /* a price of the store */
 } rows[] = {
-    {"date", AT(date), sizeof(((dl_prices *)0)->date)},
-    {"currency", AT(currency), sizeof(((dl_prices *)0)->currency)},
-    {"egress_per_gb", AT(egress_per_gb), 0},
-    {"ingress_per_gb", AT(ingress_per_gb), 0},
-    {"put_per_1000", AT(put_per_1000), 0},
-    {"get_per_1000", AT(get_per_1000), 0},
-    {"machine_hour", AT(machine_hour), 0},
+    {"date", AT(date), sizeof(((dl_prices *)0)->date), false},
+    {"currency", AT(currency), sizeof(((dl_prices *)0)->currency), false},
+    {"egress_per_gb", AT(egress_per_gb), 0, true},
+    {"ingress_per_gb", AT(ingress_per_gb), 0, true},
+    {"put_per_1000", AT(put_per_1000), 0, true},
+    {"get_per_1000", AT(get_per_1000), 0, true},
+    {"machine_hour", AT(machine_hour), 0, false},
 };
 enum { N_ROWS = sizeof rows / sizeof rows[0] };
 
@@ -71,6 +73,7 @@ static diloco_status take(const table *t, const dl_toml_value *v)
         return dl_fail(DILOCO_EINVAL, "%s:%u:%u: %s is a number, at least 0", t->path, v->at.line,
                        v->at.column, v->key);
     memcpy(field, &number, sizeof number);
+    t->out->missing &= ~(1u << i);
     return DILOCO_OK;
 }
 
@@ -174,6 +177,8 @@ diloco_status dl_plan_prices(dl_prices *out, const char *path)
     dl_buf text;
     table t = {.out = out, .path = path};
     *out = (dl_prices){.currency = ""};
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (!rows[i].cap) out->missing |= 1u << i;
     dl_buf_init(&text, FILE_MAX);
     diloco_status status = dl_file_read(&text, path);
     if (status == DILOCO_ENOENT)
@@ -181,4 +186,22 @@ diloco_status dl_plan_prices(dl_prices *out, const char *path)
     if (!status) status = walk(&t, &text);
     dl_buf_deinit(&text);
     return status;
+}
+
+const char *dl_plan_missing_price(const dl_prices *prices, bool store, size_t k)
+{
+    for (size_t i = 0; i < N_ROWS; i++)
+        if (!rows[i].cap && rows[i].store == store && prices->missing >> i & 1 && k-- == 0)
+            return rows[i].key;
+    return NULL;
+}
+
+const char *dl_plan_missing_prices(char out[DL_PLAN_MISSING], const dl_prices *prices, bool store)
+{
+    size_t len = 0;
+    const char *name;
+    out[0] = '\0';
+    for (size_t k = 0; (name = dl_plan_missing_price(prices, store, k)); k++)
+        len += (size_t)snprintf(out + len, DL_PLAN_MISSING - len, "%s%s", k ? ", " : "", name);
+    return out;
 }
