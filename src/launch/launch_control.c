@@ -12,9 +12,28 @@ double dl_control_period(const dl_control *c)
                                               : c->executor->poll_s;
 }
 
+double dl_control_machine_cost(const dl_control *c)
+{
+    return dl_book_machine_seconds(c->book) / 3600 * c->machine_hour;
+}
+
+static double store_cost(const dl_control *c)
+{
+    return c->store_cost ? *c->store_cost : 0;
+}
+
 bool dl_control_is_spent(const dl_control *c)
 {
-    return c->most_machine_s > 0 && dl_book_machine_seconds(c->book) >= c->most_machine_s;
+    return c->budget > 0 && dl_control_machine_cost(c) + store_cost(c) >= c->budget;
+}
+
+const char *dl_control_spent_text(char out[DL_CONTROL_SPENT], const dl_control *c)
+{
+    char store[48] = "";
+    if (c->store_cost) snprintf(store, sizeof store, "store %.2f, ", *c->store_cost);
+    snprintf(out, DL_CONTROL_SPENT, "launch.budget is used up (machine time %.2f, %sof %.2f)",
+             dl_control_machine_cost(c), store, c->budget);
+    return out;
 }
 
 bool dl_control_pause(const dl_control *c, double seconds)

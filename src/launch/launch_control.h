@@ -10,8 +10,11 @@ typedef struct dl_control {
     const dl_executor *executor;
     const char *what; /* "run" or "batch": the thing to complete, for messages */
     dl_book *book;    /* bound to the executor (dl_book_bind) */
-    /* Seconds of machine time after which no replica is started any more; 0: no limit. */
-    double most_machine_s;
+    /* The cost after which no replica is started any more; 0: no limit. This cost and the next two
+     * are in the currency of launch.prices. */
+    double budget;
+    double machine_hour;      /* price of an hour of a replica's machine */
+    const double *store_cost; /* of the store so far, which is_done may change; NULL: not counted */
     /* Set by a signal handler. Not 0: return, and leave the replicas running. NULL: never. */
     const volatile int *stop;
 
@@ -28,8 +31,16 @@ typedef struct dl_control {
 /* Returns the seconds between two looks: launch.poll, or the executor's own. */
 double dl_control_period(const dl_control *control);
 
-/* Returns true if the limit of machine time is reached. */
+/* Returns the cost of machine time so far. */
+double dl_control_machine_cost(const dl_control *control);
+
+/* Returns true if machine time and the store have cost the budget. */
 bool dl_control_is_spent(const dl_control *control);
+
+/* dl_control_spent_text writes "launch.budget is used up (machine time 49.10, store 1.02, of
+ * 50.00)". Returns out. */
+enum { DL_CONTROL_SPENT = 160 };
+const char *dl_control_spent_text(char out[DL_CONTROL_SPENT], const dl_control *control);
 
 /* Wait. Returns false if a stop was requested meanwhile. */
 bool dl_control_pause(const dl_control *control, double seconds);

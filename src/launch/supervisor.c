@@ -286,6 +286,23 @@ static void report_pauses(const dl_control *c)
     }
 }
 
+/* Is any wanted replica not running, with nothing that forbids its start but the budget? */
+static bool is_short(const dl_control *c)
+{
+    for (uint32_t i = 0; i < c->book->max; i++)
+        if (dl_rank_is_missing(c, &c->book->ranks[i])) return true;
+    return false;
+}
+
+static diloco_status refuse_to_spend(const dl_control *c)
+{
+    char text[DL_CONTROL_SPENT];
+    return dl_fail(DILOCO_EREFUSED,
+                   "%s, so no replica is started any more, and the %s is not complete: raise it, "
+                   "and the same command resumes the %s",
+                   dl_control_spent_text(text, c), c->what, c->what);
+}
+
 /* A replica that succeeded is not stuck: the run decides whether it is complete. One that was
  * refused is, so that the next command asks for it at once. */
 bool dl_control_is_stuck(const dl_control *c)
@@ -316,7 +333,7 @@ diloco_status dl_control_start(const dl_control *c)
         DL_TRY(dl_unnamed_pause(c));
     }
     report_pauses(c);
-    return DILOCO_OK;
+    return dl_control_is_spent(c) && is_short(c) ? refuse_to_spend(c) : DILOCO_OK;
 }
 
 /* ---- stopping */
@@ -417,23 +434,19 @@ static bool is_idle(const dl_control *c, bool done)
 /* Report once that a replica is not started any more because of launch.budget, while others run. */
 static void report_budget(const dl_control *c, bool *reported)
 {
+    char text[DL_CONTROL_SPENT];
     if (*reported || !dl_control_is_spent(c)) return;
-    for (uint32_t i = 0; i < c->book->max && !*reported; i++)
-        *reported = dl_rank_is_missing(c, &c->book->ranks[i]);
+    *reported = is_short(c);
     if (*reported)
-        dl_control_print(c, "launch.budget is used up: no replica is started any more, and those "
-                            "that run continue");
+        dl_control_print(c, "%s: no replica is started any more, and those that run continue",
+                         dl_control_spent_text(text, c));
 }
 
 /* The error for a run that is not complete although every replica is over. It names the first one
  * that did not succeed. */
 static diloco_status incomplete(const dl_control *c)
 {
-    if (dl_control_is_spent(c))
-        return dl_fail(DILOCO_EREFUSED,
-                       "launch.budget is used up, so no replica is started any more, and the %s is "
-                       "not complete: raise it, and the same command resumes the %s",
-                       c->what, c->what);
+    if (dl_control_is_spent(c)) return refuse_to_spend(c);
     for (uint32_t i = 0; i < DL_JOBS_MAX; i++) {
         const dl_book_rank *r = &c->book->ranks[i];
         if (r->started && r->job.state != DL_JOB_SUCCEEDED)

@@ -31,8 +31,8 @@ bool dl_control_is_stuck(const dl_control *control);
  * But it waits, at most about a minute, for replicas that another launcher has announced and not
  * recorded as started, and takes them over then. on_notice gets a line about each replica that is
  * not started because of its pause.
- * Returns DILOCO_EINTERRUPTED if the launch was cancelled, or an error of the store or the
- * executor. */
+ * Returns DILOCO_EINTERRUPTED if the launch was cancelled, and DILOCO_EREFUSED if a replica is
+ * missing and the budget is used up. Other errors are those of the store and of the executor. */
 DL_MUST_CHECK diloco_status dl_control_start(const dl_control *control);
 
 /* dl_control_follow starts, follows and restarts until the run is complete and every replica is
@@ -40,7 +40,7 @@ DL_MUST_CHECK diloco_status dl_control_start(const dl_control *control);
  *
  * Returns DILOCO_EINTERRUPTED after `stop`, when the replicas run on, or if the launch was
  * cancelled. Returns DILOCO_EIO if every replica is over and the run is not complete, and
- * DILOCO_EREFUSED if the limit of machine time is the reason. */
+ * DILOCO_EREFUSED if the budget is the reason. */
 DL_MUST_CHECK diloco_status dl_control_follow(const dl_control *control);
 
 /* dl_control_poll asks the executor about the jobs that are not over, and writes changes into the

@@ -444,11 +444,58 @@ TEST(a_lost_replica_is_not_started_again_once_the_budget_is_used)
 {
     fixture *f = begin("budget", 1, "5");
     fate[0][0] = DL_JOB_LOST;
-    f->control.most_machine_s = 1e-9;
+    f->control.budget = 1e-9;
+    f->control.machine_hour = 3600;
     CHECK_STATUS(DILOCO_EREFUSED, dl_control_follow(&f->control));
     CHECK_CONTAINS("launch.budget is used up", diloco_error_text());
     CHECK_INT(1, launches[0][0]);
     CHECK_INT(0, launches[0][1]);
+    dl_book_close(&f->book);
+}
+
+/* The store becomes more expensive at the second look. */
+static double store_cost;
+static diloco_status cost_more(void *user, bool *done)
+{
+    static int looks;
+    (void)user;
+    *done = false;
+    if (++looks == 2) store_cost = 7.5;
+    return DILOCO_OK;
+}
+
+TEST(cost_of_the_store_is_part_of_the_budget)
+{
+    fixture *f = begin("dear", 1, "5");
+    fate[0][0] = DL_JOB_LOST;
+    f->control.budget = 7.25;
+    f->control.machine_hour = 1e-9;
+    f->control.store_cost = &store_cost;
+    f->control.is_done = cost_more;
+    CHECK_STATUS(DILOCO_EREFUSED, dl_control_follow(&f->control));
+    CHECK_CONTAINS("launch.budget is used up (machine time 0.00, store 7.50, of 7.25)",
+                   diloco_error_text());
+    CHECK_INT(1, launches[0][0]);
+    CHECK_INT(0, launches[0][1]);
+    dl_book_close(&f->book);
+}
+
+TEST(launcher_that_looks_once_says_that_the_budget_is_used_up)
+{
+    static const double dear = 8;
+    fixture *f = begin("looks", 2, "5");
+    fate[0][0] = fate[1][0] = DL_JOB_RUNNING;
+    f->control.budget = 7;
+    f->control.store_cost = &dear;
+    CHECK_STATUS(DILOCO_EREFUSED, dl_control_start(&f->control));
+    CHECK_CONTAINS("launch.budget is used up (machine time 0.00, store 8.00, of 7.00)",
+                   diloco_error_text());
+    CHECK_INT(0, launches[0][0] + launches[1][0]);
+    /* Without a missing replica there is nothing to refuse. */
+    f->control.budget = 9;
+    CHECK_OK(dl_control_start(&f->control));
+    f->control.budget = 7;
+    CHECK_OK(dl_control_start(&f->control));
     dl_book_close(&f->book);
 }
 
@@ -467,7 +514,8 @@ TEST(end_of_the_budget_is_reported_once_while_other_replicas_run)
     fixture *f = begin("spent", 2, "5");
     fate[0][0] = DL_JOB_LOST;
     fate[1][0] = DL_JOB_RUNNING;
-    f->control.most_machine_s = 1e-9;
+    f->control.budget = 1e-9;
+    f->control.machine_hour = 3600;
     f->control.is_done = end_r1_later;
     count_in(f, "no replica is started any more, and those that run continue");
     CHECK_STATUS(DILOCO_EREFUSED, dl_control_follow(&f->control));
@@ -609,6 +657,8 @@ TEST_MAIN(each_rank_is_started_once_and_the_run_ends_when_the_store_says_so,
           ranks_above_the_wanted_number_are_stopped,
           surplus_replica_without_an_answer_leaves_none_after_it_running,
           a_lost_replica_is_not_started_again_once_the_budget_is_used,
+          cost_of_the_store_is_part_of_the_budget,
+          launcher_that_looks_once_says_that_the_budget_is_used_up,
           end_of_the_budget_is_reported_once_while_other_replicas_run,
           generation_that_another_launcher_starts_during_a_poll_is_not_started_again,
           end_that_another_launcher_reports_during_a_poll_is_kept,

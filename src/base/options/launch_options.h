@@ -68,7 +68,7 @@
     X(PATH, launch_prices, "launch.prices", "", "path", 0, \
       "Price table with machine_hour, as of diloco plan --cost. Default: no costs are shown.") \
     X(REAL(0, 1e12), launch_budget, "launch.budget", "0", "", 0, \
-      "Cost of machine time, in the currency of launch.prices, after which no replica is started; 0: no limit.") \
+      "Cost of machine time and of the store, in the currency of launch.prices, after which no replica is started; 0: no limit.") \
     X(PATH, launch_ssh_config, "launch.ssh_config", "", "path", 0, \
       "Configuration file for ssh; default: ssh's own.") \
     X(PATH, job_command, "job.command", "", "words", 0, \

@@ -18,7 +18,7 @@
 /* Sums of one entry, over the records of all replicas. */
 typedef struct sum {
     uint64_t entry, records; /* records: lines that were added */
-    dl_traffic moved;
+    dl_billed moved;
     double seconds; /* the longest that a replica was at it, waiting for others left out */
 } sum;
 
@@ -28,14 +28,6 @@ typedef struct sums {
     dl_kinds kinds;
     uint64_t from; /* the first entry that is shown */
 } sums;
-
-/* A number of a record; one that is missing, negative or not finite counts as 0. */
-static double number(dl_json_value event, const char *key)
-{
-    double value = 0;
-    const bool is = !dl_json_as_f64(&value, dl_json_get(event, key));
-    return is && isfinite(value) && value > 0 ? value : 0;
-}
 
 /* Find the sum of an entry, or make it in its place. Records come replica by replica, each in
  * order, so it is usually the next, or the last. */
@@ -70,6 +62,7 @@ static diloco_status take_line(void *user, const char *line, size_t len)
     sums *s = user;
     dl_json_value event;
     uint64_t entry;
+    double seconds;
     sum *to;
     if (dl_json_parse(&event, line, len)) return DILOCO_OK;
     if (dl_json_is(dl_json_get(event, "event"), "traffic")) dl_kinds_add(&s->kinds, event);
@@ -77,15 +70,13 @@ static diloco_status take_line(void *user, const char *line, size_t len)
     if (dl_json_read_u64(&entry, event, "entry", INT64_MAX) || entry < s->from) return DILOCO_OK;
     DL_TRY(find(&to, s, entry));
     to->records++;
-    to->moved.written += number(event, "bytes_sent");
-    to->moved.read += number(event, "bytes_received");
-    to->moved.writes += number(event, "requests_write");
-    to->moved.reads += number(event, "requests_read");
-    to->seconds = fmax(to->seconds, number(event, "exchange_s"));
+    dl_billed_add(&to->moved, event);
+    const bool is = !dl_json_as_f64(&seconds, dl_json_get(event, "exchange_s"));
+    if (is && isfinite(seconds)) to->seconds = fmax(to->seconds, seconds);
     return DILOCO_OK;
 }
 
-double dl_traffic_cost(const dl_traffic *t, const dl_prices *p)
+double dl_traffic_cost(const dl_billed *t, const dl_prices *p)
 {
     return t->read / 1e9 * p->egress_per_gb + t->written / 1e9 * p->ingress_per_gb +
            t->writes / 1000 * p->put_per_1000 + t->reads / 1000 * p->get_per_1000;
@@ -170,23 +161,6 @@ static diloco_status print(const sums *s, const dl_prices *prices, bool json)
         if (!json) print_line(at + i, prices);
     }
     return print_kinds(s, json);
-}
-
-diloco_status dl_traffic_of_run(dl_traffic *out, const char *store)
-{
-    sums s = {.from = 0};
-    *out = (dl_traffic){.written = 0};
-    dl_buf_init(&s.all, (size_t)1 << 30);
-    const diloco_status status = diloco_record_walk(store, take_line, &s);
-    const sum *at = (const sum *)(const void *)s.all.data;
-    for (size_t i = 0; !status && i < s.all.len / sizeof *at; i++) {
-        out->written += at[i].moved.written;
-        out->read += at[i].moved.read;
-        out->writes += at[i].moved.writes;
-        out->reads += at[i].moved.reads;
-    }
-    dl_buf_deinit(&s.all);
-    return status;
 }
 
 /* The price table is read first: a mistake in it shows before the records are read. */

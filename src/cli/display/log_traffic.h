@@ -7,20 +7,10 @@
 
 #include "cli/cli.h"
 #include "cli/plan/plan_pages.h"
-
-/* Traffic as a provider bills it. Machine time is not in it. */
-typedef struct dl_traffic {
-    double written, read; /* bytes */
-    double writes, reads; /* requests */
-} dl_traffic;
+#include "view/billed.h"
 
 /* Returns the price of this traffic, in the currency of `prices`. */
-double dl_traffic_cost(const dl_traffic *traffic, const dl_prices *prices);
-
-/* dl_traffic_of_run adds up the commits of all replicas' records in the store at `store`. It reads
- * every record of the run. Returns DILOCO_ENOENT if the run has no record yet, and errors of the
- * store. */
-DL_MUST_CHECK diloco_status dl_traffic_of_run(dl_traffic *out, const char *store);
+double dl_traffic_cost(const dl_billed *traffic, const dl_prices *prices);
 
 /* dl_log_traffic prints a line for each commit from entry `from` on: the traffic of all replicas
  * together. With `from` 0 all bytes of the run by kind follow. Returns DILOCO_ENOENT if the run has

@@ -279,25 +279,26 @@ static diloco_status read_speed(dl_launch_left *left, const dl_args *args)
 static diloco_status print_forecast(dl_launching *l, bool exists)
 {
     char line[DL_LAUNCH_FORECAST_TEXT + 200], text[DL_LAUNCH_FORECAST_TEXT];
-    dl_prices table;
+    double spent = 0;
     dl_launch_forecast f;
     dl_launch_left left = {.part = 1, .replicas = l->max};
-    const dl_prices *prices = dl_launched_prices(&table, l->config) ? &table : NULL;
+    const dl_prices *prices = l->money.priced ? &l->money.prices : NULL;
     const char *mark = dl_args_has(l->args, DL_FLAG_DRY_RUN) ? "# " : "";
     DL_TRY(read_speed(&left, l->args));
     if (l->done || (!prices && !(left.step_s > 0))) return DILOCO_OK;
     DL_TRY(exists ? dl_launch_forecast_now(&f, l->config->store, &left, prices)
                   : dl_launch_forecast_of(&f, l->config, &left, prices));
     const double budget = l->config->launch_budget;
+    if (exists && budget > 0) DL_TRY(dl_launching_spent(&spent, l));
     if (!f.known)
         snprintf(line, sizeof line,
                  "%sno forecast of the cost: the speed of the machines is not known yet; add "
                  "--step-seconds S, which diloco plan measures",
                  mark);
     else
-        snprintf(line, sizeof line, "%sforecast: %s%s", mark,
-                 dl_launch_forecast_text(text, &f, prices),
-                 budget > 0 && f.machine > budget ? "; more than launch.budget" : "");
+        snprintf(
+            line, sizeof line, "%sforecast: %s%s", mark, dl_launch_forecast_text(text, &f, prices),
+            budget > 0 && spent + f.machine + f.store > budget ? "; more than launch.budget" : "");
     dl_launching_notice(l, line);
     return DILOCO_OK;
 }

@@ -3,9 +3,10 @@
  *
  * status asks the executor for the state of each replica. logs, cancel and collect act through the
  * executor, and scale changes the book. None of them starts a replica: only launch does. */
-#include "cli/display/log_traffic.h"
 #include "cli/display/units.h"
 #include "cli/launch/launch_forecast.h"
+#include "cli/launch/store_bill.h"
+#include "cli/plan/plan_pages.h"
 #include "launch/orphans.h"
 #include "launch/output.h"
 
@@ -38,66 +39,117 @@ static void print_orphan(const dl_book_rank *r)
            r->orphan_runs ? "and runs" : "and may run (no answer)");
 }
 
-/* The time and cost from now to the end, for a run with a known speed. A store that does not
- * answer, or a run that is over, gives none: the status is shown without it. *prices is set if
- * there is a table. */
-static dl_launch_forecast look_ahead(dl_prices *table, const dl_prices **prices,
-                                     const dl_launched *l)
-{
-    dl_launch_forecast f = {.known = false};
-    dl_launch_left left = {.replicas = l->book.max};
-    *prices = dl_launched_prices(table, l->options) ? table : NULL;
-    if (l->is_batch || l->done || l->book.cancelled) return f;
-    if (dl_launch_forecast_now(&f, l->config->store, &left, *prices)) f.known = f.waits = false;
-    return f;
-}
-
-/* Add up what the store has cost so far, by the records of the replicas. It reads all of them, so
- * only a price table with prices of a store asks for it. Returns false if it is not known. */
-static bool count_store(dl_traffic *moved, dl_prices *table, const dl_launched *l)
-{
-    if (l->is_batch || !dl_launched_prices(table, l->options)) return false;
-    const bool priced = table->egress_per_gb > 0 || table->ingress_per_gb > 0 ||
-                        table->put_per_1000 > 0 || table->get_per_1000 > 0;
-    return priced && !dl_traffic_of_run(moved, l->config->store);
-}
-
-static void print_store(const dl_launched *l)
-{
-    dl_traffic moved;
+/* The money of a launch, as far as it is known here. */
+typedef struct money {
     dl_prices table;
-    dl_unit_text bytes;
-    if (!count_store(&moved, &table, l)) return;
-    printf("store: %s and %.0f requests of exchanges recorded so far, %.2f %s\n",
-           dl_bytes_text(bytes, moved.written + moved.read), moved.writes + moved.reads,
-           dl_traffic_cost(&moved, &table), table.currency);
+    const dl_prices *prices; /* the table; NULL: none */
+    dl_store_bill bill;
+    bool has_bill; /* the records were read, for a store with a price */
+    double budget; /* 0: none */
+} money;
+
+/* The run whose store costs; "": none, or it is not read. */
+static const char *metered_url(const dl_launched *l)
+{
+    if (!l->is_batch) return l->config->store;
+    return l->is_far ? "" : l->trained;
 }
 
-/* "traffic" is null if the traffic or its price is not known. */
-static void json_traffic(dl_json *j, const dl_launched *l)
+/* Make the bill of the store. It reads all records, so only a table with prices of a store asks for
+ * it. After an error of the store there is no bill. */
+static void read_bill(money *m, const dl_launched *l)
 {
-    dl_traffic moved;
-    dl_prices table;
-    if (!count_store(&moved, &table, l)) {
+    dl_store_meter *meter;
+    const char *url = metered_url(l);
+    if (!m->prices || !*url || !dl_store_is_priced(m->prices)) return;
+    if (dl_store_meter_create(&meter, url, m->prices)) return;
+    m->has_bill = !dl_store_meter_read(meter);
+    if (m->has_bill) dl_store_meter_bill(&m->bill, meter, &l->book);
+    dl_store_meter_destroy(meter);
+}
+
+static void read_money(money *m, const dl_launched *l)
+{
+    *m = (money){.budget = l->options->launch_budget};
+    m->prices = dl_launched_prices(&m->table, l->options) ? &m->table : NULL;
+    read_bill(m, l);
+}
+
+/* The cost so far. Without a bill it is that of machine time. */
+static double cost_of(const money *m, const dl_launched *l)
+{
+    const double hours = dl_book_machine_seconds(&l->book) / 3600;
+    return hours * m->prices->machine_hour + m->bill.recorded + m->bill.estimated;
+}
+
+static void print_money(const money *m, const dl_launched *l)
+{
+    char text[DL_STORE_UNPRICED];
+    char bill[DL_STORE_BILL_TEXT];
+    const char *url = metered_url(l);
+    if (!m->prices) return;
+    if (m->has_bill) printf("store: %s\n", dl_store_bill_text(bill, &m->bill, m->prices));
+    if (!m->has_bill && *url && dl_store_is_priced(m->prices))
+        printf("store: its cost is not known: %s\n", diloco_error_text());
+    if (*url && *dl_store_unpriced_text(text, m->prices, l->options->launch_prices, url))
+        printf("store: %s\n", text);
+    if (m->budget > 0)
+        printf("budget: %.2f of %.2f %s\n", cost_of(m, l), m->budget, m->prices->currency);
+}
+
+/* "traffic" is null if the traffic or its price is not known. "unpriced" has the prices that the
+ * table lacks. */
+static void json_money(dl_json *j, const money *m, const dl_launched *l)
+{
+    const dl_billed *moved = &m->bill.exchanges;
+    const char *name;
+    if (m->has_bill) {
+        dl_json_object(j, "traffic");
+        dl_json_f64(j, "bytes_sent", moved->written);
+        dl_json_f64(j, "bytes_received", moved->read);
+        dl_json_f64(j, "requests_write", moved->writes);
+        dl_json_f64(j, "requests_read", moved->reads);
+        dl_json_f64(j, "cost", m->bill.recorded);
+        dl_json_f64(j, "estimated_cost_of_rest", m->bill.estimated);
+        dl_json_end(j);
+    } else {
         dl_json_null(j, "traffic");
+    }
+    dl_json_array(j, "unpriced");
+    for (int store = 0; m->prices && store < 2; store++)
+        for (size_t k = 0; (name = dl_plan_missing_price(m->prices, store, k)); k++)
+            dl_json_str(j, NULL, name);
+    dl_json_end(j);
+    if (!m->prices || !(m->budget > 0)) {
+        dl_json_null(j, "budget");
         return;
     }
-    dl_json_object(j, "traffic");
-    dl_json_f64(j, "bytes_sent", moved.written);
-    dl_json_f64(j, "bytes_received", moved.read);
-    dl_json_f64(j, "requests_write", moved.writes);
-    dl_json_f64(j, "requests_read", moved.reads);
-    dl_json_f64(j, "cost", dl_traffic_cost(&moved, &table));
+    dl_json_object(j, "budget");
+    dl_json_f64(j, "cost", cost_of(m, l));
+    dl_json_f64(j, "limit", m->budget);
     dl_json_end(j);
 }
 
-static void print_forecast(const dl_launched *l)
+/* The time and cost from now to the end, for a run with a known speed. A store that does not
+ * answer, or a run that is over, gives none: the status is shown without it. */
+static dl_launch_forecast look_ahead(const money *m, const dl_launched *l)
+{
+    dl_launch_forecast f = {.known = false};
+    dl_launch_left left = {.replicas = l->book.max};
+    if (l->is_batch || l->done || l->book.cancelled) return f;
+    if (dl_launch_forecast_now(&f, l->config->store, &left, m->prices)) f.known = f.waits = false;
+    return f;
+}
+
+static void print_forecast(const money *m, const dl_launched *l)
 {
     char text[DL_LAUNCH_FORECAST_TEXT];
-    dl_prices table;
-    const dl_prices *prices;
-    const dl_launch_forecast f = look_ahead(&table, &prices, l);
-    if (f.known) printf("forecast: %s\n", dl_launch_forecast_text(text, &f, prices));
+    const dl_launch_forecast f = look_ahead(m, l);
+    const bool more =
+        m->prices && m->budget > 0 && f.known && cost_of(m, l) + f.machine + f.store > m->budget;
+    if (f.known)
+        printf("forecast: %s%s\n", dl_launch_forecast_text(text, &f, m->prices),
+               more ? "; more than launch.budget" : "");
     if (f.waits) printf("forecast: unknown before a replica has applied an entry of the log\n");
 }
 
@@ -105,6 +157,7 @@ static void print_forecast(const dl_launched *l)
 static void print_status(const dl_launched *l)
 {
     char cost[DL_LAUNCHED_COST];
+    money m;
     dl_unit_text time;
     const char *what = l->is_batch ? "batch" : "run";
     printf("%s %.8s on %s: %" PRIu32, what, l->book.run, l->book.executor, l->book.min);
@@ -118,8 +171,9 @@ static void print_status(const dl_launched *l)
         print_orphan(&l->book.ranks[i]);
     printf("machine time: %s%s\n", dl_time_text(time, dl_book_machine_seconds(&l->book)),
            dl_launched_cost_text(cost, l->options, dl_book_machine_seconds(&l->book)));
-    print_store(l);
-    print_forecast(l);
+    read_money(&m, l);
+    print_money(&m, l);
+    print_forecast(&m, l);
     if (l->is_far)
         printf("the run of this batch is in another place, and only exit codes were judged: name "
                "the configuration of the batch, or add --set job.run=URL\n");
@@ -175,9 +229,9 @@ static diloco_status print_status_json(const dl_launched *l)
 {
     dl_buf buf;
     dl_json j;
-    dl_prices table;
-    const dl_prices *prices;
-    const dl_launch_forecast f = look_ahead(&table, &prices, l);
+    money m;
+    read_money(&m, l);
+    const dl_launch_forecast f = look_ahead(&m, l);
     dl_buf_init(&buf, JSON_MAX);
     dl_json_init(&j, &buf);
     dl_json_object(&j, NULL);
@@ -188,8 +242,8 @@ static diloco_status print_status_json(const dl_launched *l)
     dl_json_bool(&j, "cancelled", l->book.cancelled);
     json_complete(&j, l);
     dl_json_f64(&j, "machine_s", dl_book_machine_seconds(&l->book));
-    json_traffic(&j, l);
-    dl_launch_forecast_json(&j, &f, prices);
+    json_money(&j, &m, l);
+    dl_launch_forecast_json(&j, &f, m.prices);
     dl_json_array(&j, "replicas");
     for (size_t i = 0; i < DL_JOBS_MAX; i++)
         if (l->book.ranks[i].started) json_rank(&j, &l->book.ranks[i]);

@@ -115,13 +115,17 @@ const char *dl_launch_forecast_text(char out[DL_LAUNCH_FORECAST_TEXT], const dl_
                                     const dl_prices *prices)
 {
     dl_unit_text time;
-    const char *currency = prices ? prices->currency : "";
+    char machine[DL_PLAN_MISSING], store[DL_PLAN_MISSING];
     const int n =
         snprintf(out, DL_LAUNCH_FORECAST_TEXT, "%s to the end", dl_time_text(time, f->wall_s));
-    if (prices)
-        snprintf(out + n, DL_LAUNCH_FORECAST_TEXT - (size_t)n,
-                 ", %.2f %s of machine time and %.2f %s of the store (prices of %s)", f->machine,
-                 currency, f->store, currency, prices->date);
+    if (!prices) return out;
+    dl_plan_missing_prices(machine, prices, false);
+    dl_plan_missing_prices(store, prices, true);
+    snprintf(out + n, DL_LAUNCH_FORECAST_TEXT - (size_t)n,
+             ", %.2f %s of machine time and %.2f %s of the store (prices of %s%s%s%s%s)",
+             f->machine, prices->currency, f->store, prices->currency, prices->date,
+             *machine || *store ? ", without " : "", machine, *machine && *store ? ", " : "",
+             store);
     return out;
 }
 

@@ -39,8 +39,9 @@ DL_MUST_CHECK diloco_status dl_launch_forecast_now(dl_launch_forecast *out, cons
                                                    dl_launch_left *left, const dl_prices *prices);
 
 /* dl_launch_forecast_text writes "3.2 h to the end, 31.20 EUR of machine time and 2.10 EUR of the
- * store (prices of 2026-01-31)", without costs if `prices` is NULL. Returns out. */
-enum { DL_LAUNCH_FORECAST_TEXT = 192 };
+ * store (prices of 2026-01-31)", without costs if `prices` is NULL. Prices that the table lacks are
+ * named. Returns out. */
+enum { DL_LAUNCH_FORECAST_TEXT = 384 };
 const char *dl_launch_forecast_text(char out[DL_LAUNCH_FORECAST_TEXT], const dl_launch_forecast *f,
                                     const dl_prices *prices);
 

@@ -7,6 +7,7 @@
 #include "base/host_port.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/launch/store_bill.h"
 #include "cli/plan/plan_pages.h"
 #include "cli/settings/settings.h"
 #include "launch/batch.h"
@@ -331,18 +332,18 @@ dl_control dl_launched_control(dl_launched *launched)
 
 /* ---- money */
 
-/* A budget is turned into machine time, which launch can count. So it needs a price. */
-diloco_status dl_launched_limit(double *machine_s, const dl_config *options)
+diloco_status dl_launched_budget(dl_prices *out, bool *priced, const dl_config *options,
+                                 bool has_store)
 {
-    dl_prices prices;
-    *machine_s = 0;
-    if (options->launch_prices[0]) DL_TRY(dl_plan_prices(&prices, options->launch_prices));
+    *priced = options->launch_prices[0] != '\0';
+    if (*priced) DL_TRY(dl_plan_prices(out, options->launch_prices));
     if (options->launch_budget <= 0) return DILOCO_OK;
-    if (!options->launch_prices[0] || prices.machine_hour <= 0)
-        return dl_fail(DILOCO_EINVAL, "launch.budget needs launch.prices, a table with the price "
-                                      "machine_hour of a replica");
-    *machine_s = options->launch_budget / prices.machine_hour * 3600;
-    return DILOCO_OK;
+    if (*priced && (out->machine_hour > 0 || (has_store && dl_store_is_priced(out))))
+        return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "launch.budget needs launch.prices, a table with machine_hour, the price of a "
+                   "replica's machine%s",
+                   has_store ? ", or with prices of the store" : "");
 }
 
 bool dl_launched_prices(dl_prices *out, const dl_config *options)
@@ -357,6 +358,11 @@ const char *dl_launched_cost_text(char out[DL_LAUNCHED_COST], const dl_config *o
     dl_prices prices;
     out[0] = '\0';
     if (!dl_launched_prices(&prices, options)) return out;
+    if (dl_plan_missing_price(&prices, false, 0)) {
+        snprintf(out, DL_LAUNCHED_COST, ", without a price: %.120s has no machine_hour",
+                 options->launch_prices);
+        return out;
+    }
     snprintf(out, DL_LAUNCHED_COST, ", %.2f %s (%.2f %s an hour and replica, prices of %s)",
              machine_s / 3600 * prices.machine_hour, prices.currency, prices.machine_hour,
              prices.currency, prices.date);

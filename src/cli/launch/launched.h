@@ -95,11 +95,13 @@ DL_MUST_CHECK diloco_status dl_launched_count(dl_book *book, bool *done, const c
 /* dl_launched_prices reads the table of launch.prices. Returns false if the option is not set, or
  * names no table that can be read on this machine. */
 bool dl_launched_prices(dl_prices *out, const dl_config *options);
-/* The machine time that launch.budget buys by the prices of launch.prices; 0: no limit.
- * DILOCO_EINVAL: a budget without prices, or a table that cannot be read. */
-DL_MUST_CHECK diloco_status dl_launched_limit(double *machine_s, const dl_config *options);
+/* dl_launched_budget reads the table of launch.prices, if the option is set (*priced). `has_store`:
+ * a run's store is part of the cost. Returns DILOCO_EINVAL for a table that cannot be read, and for
+ * a launch.budget without a price that applies. */
+DL_MUST_CHECK diloco_status dl_launched_budget(dl_prices *out, bool *priced,
+                                               const dl_config *options, bool has_store);
 /* ", 1.25 EUR (2.50 EUR an hour and replica, prices of 2026-01-31)", or "" without a table that can
- * be read here. Returns out. */
+ * be read here. A table without machine_hour is named as such. Returns out. */
 enum { DL_LAUNCHED_COST = 192 };
 const char *dl_launched_cost_text(char out[DL_LAUNCHED_COST], const dl_config *options,
                                   double machine_s);

@@ -3,6 +3,7 @@
 
 #include "cli/display/units.h"
 #include "cli/onward.h"
+#include "cli/plan/plan_pages.h"
 #include "cli/settings/settings.h"
 
 #include <stdlib.h>
@@ -50,6 +51,7 @@ diloco_status dl_launching_call(const dl_args *args, const char *what, dl_launch
         /* fn may end at any point; these accept what was not opened. */
         status = fn(l);
         dl_book_close(&l->book);
+        dl_store_meter_destroy(l->money.meter);
         free_list(l->words);
         free_list(l->env);
         free_list(l->secrets);
@@ -70,8 +72,92 @@ diloco_status dl_launching_settings(dl_launching *l)
     if (dl_args_has(l->args, DL_FLAG_BUDGET))
         DL_TRY(
             dl_config_set(l->config, "launch.budget", l->args->flags[DL_FLAG_BUDGET], "--budget"));
-    /* Prices are read before anything is started. */
-    return dl_launched_limit(&l->most_machine_s, l->config);
+    /* Prices are read before anything is started. A batch has no traffic of its own. */
+    return dl_launched_budget(&l->money.prices, &l->money.priced, l->config,
+                              strcmp(l->what, "run") == 0 || l->config->job_run[0]);
+}
+
+/* ---- money */
+
+/* Between two readings of the records: replicas write them twice a minute. */
+#define METER_EVERY (60 * DL_SECOND)
+
+/* The run whose store costs: that of a batch is the one that its ranks train, if any. */
+static const char *metered_url(const dl_launching *l)
+{
+    return strcmp(l->what, "run") == 0 ? l->config->store : l->trained;
+}
+
+static bool is_metered(const dl_launching *l)
+{
+    return l->money.priced && *metered_url(l) && dl_store_is_priced(&l->money.prices);
+}
+
+/* Read the records that are new. A failed reading ends no launch, and is reported once: the cost is
+ * then that of the readings before. */
+static void read_meter(dl_launching *l)
+{
+    char line[700];
+    dl_launching_money *m = &l->money;
+    diloco_status status = DILOCO_OK;
+    if (!m->meter) status = dl_store_meter_create(&m->meter, metered_url(l), &m->prices);
+    if (!status) status = dl_store_meter_read(m->meter);
+    m->read_at = dl_clock_now();
+    if (status && !m->failed) {
+        snprintf(line, sizeof line,
+                 "the cost of the store so far is not up to date: %.500s; trying again",
+                 diloco_error_text());
+        dl_launching_notice(l, line);
+    }
+    m->failed = status != DILOCO_OK;
+}
+
+/* Update the cost of the store by the book `b`. */
+static void look_at_store(dl_launching *l, const dl_book *b)
+{
+    dl_store_bill bill;
+    dl_launching_money *m = &l->money;
+    if (!is_metered(l)) return;
+    if (!m->read_at || dl_clock_now() - m->read_at >= METER_EVERY) read_meter(l);
+    if (!m->meter) return;
+    dl_store_meter_bill(&bill, m->meter, b);
+    m->store = bill.recorded + bill.estimated;
+}
+
+/* Called at each look of the control loop. Only a budget needs the cost of the store meanwhile. */
+static diloco_status look_at_run(void *user, bool *done)
+{
+    dl_launching *l = user;
+    if (l->config->launch_budget > 0) look_at_store(l, &l->book);
+    return l->is_done(l, done);
+}
+
+diloco_status dl_launching_spent(double *cost, dl_launching *l)
+{
+    dl_book book;
+    *cost = 0;
+    if (!l->money.priced) return DILOCO_OK;
+    DL_TRY(dl_book_open(&book, l->config->store, l->run, l->executor));
+    look_at_store(l, &book);
+    *cost = dl_book_machine_seconds(&book) / 3600 * l->money.prices.machine_hour + l->money.store;
+    dl_book_close(&book);
+    return DILOCO_OK;
+}
+
+/* Name the prices that a budget does without. */
+static void report_unpriced(const dl_launching *l)
+{
+    char line[DL_STORE_UNPRICED + 32], text[DL_STORE_UNPRICED];
+    const char *table = l->config->launch_prices, *url = metered_url(l);
+    if (!(l->config->launch_budget > 0)) return;
+    if (dl_plan_missing_price(&l->money.prices, false, 0)) {
+        snprintf(line, sizeof line,
+                 "launch.budget: %.200s has no machine_hour: machine time is not counted", table);
+        dl_launching_notice(l, line);
+    }
+    if (!*url || !*dl_store_unpriced_text(text, &l->money.prices, table, url)) return;
+    snprintf(line, sizeof line, "launch.budget: %s", text);
+    dl_launching_notice(l, line);
 }
 
 /* ---- paths */
@@ -205,10 +291,12 @@ static dl_control control_of(dl_launching *l)
                         .executor = l->executor,
                         .what = l->what,
                         .book = &l->book,
-                        .most_machine_s = l->most_machine_s,
+                        .budget = l->config->launch_budget,
+                        .machine_hour = l->money.prices.machine_hour,
+                        .store_cost = is_metered(l) ? &l->money.store : NULL,
                         .stop = dl_launched_stop(),
                         .user = l,
-                        .is_done = l->is_done,
+                        .is_done = look_at_run,
                         .on_notice = on_notice};
 }
 
@@ -277,11 +365,18 @@ static diloco_status print_onward(const dl_launching *l, diloco_status status)
 
 static diloco_status print_end(dl_launching *l)
 {
-    char line[320], cost[DL_LAUNCHED_COST];
+    char line[512], cost[DL_LAUNCHED_COST], text[DL_STORE_BILL_TEXT];
+    dl_store_bill bill;
     dl_unit_text time;
     snprintf(line, sizeof line, "the %s is complete; %s of machine time%s", l->what,
              dl_time_text(time, l->book.machine_s),
              dl_launched_cost_text(cost, l->config, l->book.machine_s));
+    dl_launching_notice(l, line);
+    l->money.read_at = 0; /* the last entries, too */
+    look_at_store(l, &l->book);
+    if (!l->money.meter) return DILOCO_OK;
+    dl_store_meter_bill(&bill, l->money.meter, &l->book);
+    snprintf(line, sizeof line, "store: %s", dl_store_bill_text(text, &bill, &l->money.prices));
     dl_launching_notice(l, line);
     return DILOCO_OK;
 }
@@ -293,9 +388,12 @@ diloco_status dl_launching_follow(dl_launching *l)
     DL_TRY(dl_book_open(&l->book, l->config->store, l->run, l->executor));
     const dl_control control = control_of(l);
     DL_TRY(begin(l, &control));
+    report_unpriced(l);
     if (dl_args_has(l->args, DL_FLAG_DETACH)) {
         DL_TRY(dl_control_poll(&control));
-        return l->done ? DILOCO_OK : print_onward(l, dl_control_start(&control));
+        if (l->done) return DILOCO_OK;
+        if (control.budget > 0) look_at_store(l, &l->book);
+        return print_onward(l, dl_control_start(&control));
     }
     DL_TRY(print_onward(l, dl_control_follow(&control)));
     return print_end(l);

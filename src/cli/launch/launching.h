@@ -7,6 +7,7 @@
 #define DL_CLI_LAUNCH_LAUNCHING_H
 
 #include "cli/launch/launched.h"
+#include "cli/launch/store_bill.h"
 
 /* Arguments of a replica, names in one list, bytes of one option's text. */
 enum {
@@ -14,6 +15,17 @@ enum {
     DL_LAUNCHING_NAMES = 64,
     DL_LAUNCHING_TEXT = 1 << 20
 };
+
+/* The cost of a launch, in the currency of the prices. */
+typedef struct dl_launching_money {
+    dl_prices prices; /* of launch.prices */
+    bool priced;      /* there is such a table */
+    /* Owned; NULL: the store has no price, or no run. */
+    dl_store_meter *meter;
+    double store;    /* cost of the store at the last look */
+    dl_time read_at; /* when the meter was last read; 0: never */
+    bool failed;     /* that could not be read was reported */
+} dl_launching_money;
 
 /* One call of the command. It is large, so it is on the heap; the lists own their texts. */
 typedef struct dl_launching {
@@ -24,7 +36,7 @@ typedef struct dl_launching {
     const dl_executor *executor;        /* a row of the table */
     dl_book book;                       /* open from dl_launching_follow on */
     uint32_t min, max;                  /* replicas: wanted at least, at most */
-    double most_machine_s;              /* seconds that the budget buys; 0: no limit */
+    dl_launching_money money;           /* spent so far */
     char run[33];                       /* id of the run or the batch */
     bool done;                          /* the run is complete */
     dl_config_path dir, store, program; /* as the replicas see them */
@@ -68,6 +80,10 @@ DL_MUST_CHECK diloco_status dl_launching_lists(dl_launching *l);
 /* dl_launching_spec fills in the spec of program, words and lists. Every executor checks it, before
  * anything is created. */
 DL_MUST_CHECK diloco_status dl_launching_spec(dl_launching *l);
+
+/* dl_launching_spent writes the cost of the launch of l->run so far. It opens the book for that, so
+ * it is called before dl_launching_follow. 0: there are no prices. Returns errors of the book. */
+DL_MUST_CHECK diloco_status dl_launching_spent(double *cost, dl_launching *l);
 
 /* dl_launching_notice prints a line of progress, unless --quiet was given. The line may quote a
  * backend. */
