@@ -269,6 +269,18 @@ expect 0 diloco launch collect ahead
 ! grep -q '^forecast' out || fail "a cancelled launch has a forecast"
 expect_error 2 'launch.budget needs launch.prices' diloco launch tiny.toml --store no3 --budget 5
 
+# The number of replicas is compared with the one that the run waits for: a new run is refused, an existing one
+# gets a warning.
+expect_error 3 '--replicas 1: the new run waits for more, run.replicas = 2 (' \
+    diloco launch tiny.toml --store no4 --replicas 1
+[ ! -e no4 ] || fail "a launch that was refused has created the run"
+expect 0 diloco launch tiny.toml --store no4 --replicas 1 --set run.min_replicas=1 --prepare
+says '--replicas 1 starts fewer: the first entry waits'
+expect 0 diloco launch tiny.toml --store no4 --replicas 1 --dry-run
+says 'the first entry of this run waits for 2 replicas (run.replicas), and with those of this launch it has 1'
+expect 0 diloco launch tiny.toml --store no4 --dry-run
+! grep -q 'the first entry' err || fail "a launch of all replicas gets a warning: $(cat err)"
+
 # A senseless request is refused by name.
 expect_error 2 'there is no executor sulrm; there are: local' diloco launch tiny.toml --on sulrm
 expect_error 2 'local takes no place' diloco launch tiny.toml --on local://here

@@ -3,13 +3,16 @@
  * Begin with launch(). It turns the settings into a spec (launch/executor.h): the program, its
  * arguments, its environment and its secrets. The book in the store records what was started, so
  * another call of the command takes over. */
+#include "base/log.h"
 #include "cli/launch/launch_forecast.h"
+#include "cli/launch/launch_numbers.h"
 #include "cli/launch/launching.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include "fetch/fetch_data.h"
 #include "launch/mask.h"
 #include "launch/output.h"
+#include <diloco/inspect.h>
 #include <diloco/train.h>
 
 #include <stdlib.h>
@@ -240,19 +243,45 @@ static diloco_status choose_numbers(dl_launching *l)
     return DILOCO_OK;
 }
 
-/* Let a new run wait for as many replicas as are launched. With A..B it may begin with A
- * (run.min_replicas). */
+/* Let a new run wait for as many replicas as are launched. */
 static diloco_status fit_run(dl_launching *l)
 {
-    char text[24];
     if (!dl_args_has(l->args, DL_FLAG_LAUNCH_REPLICAS)) return DILOCO_OK;
-    if (!dl_config_given(l->config, "run.replicas")) {
-        snprintf(text, sizeof text, "%u", l->max);
-        DL_TRY(dl_config_set(l->config, "run.replicas", text, "--replicas"));
+    return dl_launch_numbers_fit(l->config, l->min, l->max);
+}
+
+/* Without --replicas the book of an earlier launch has the number (launching.h). */
+static diloco_status wanted_of_run(uint32_t *n, const dl_launching *l, const char *run)
+{
+    dl_book book;
+    *n = l->max;
+    if (dl_args_has(l->args, DL_FLAG_LAUNCH_REPLICAS)) return DILOCO_OK;
+    DL_TRY(dl_book_open(&book, l->config->store, run, l->executor));
+    if (book.begun) *n = book.max;
+    dl_book_close(&book);
+    return DILOCO_OK;
+}
+
+/* Compare the numbers with those of the run, before anything costs money. Replicas would wait for
+ * others that no launch starts. */
+static diloco_status check_numbers(const dl_launching *l)
+{
+    char warning[DL_LAUNCH_NUMBERS_TEXT] = "";
+    diloco_run_status run;
+    uint32_t n;
+    const diloco_status status = diloco_run_status_read(&run, l->config->store, 0);
+    if (status == DILOCO_ENOENT) {
+        DL_TRY(dl_launch_numbers_new(warning, l->config, l->min, l->max));
+    } else {
+        DL_TRY(status);
+        const diloco_status counted = wanted_of_run(&n, l, run.run);
+        if (!counted) dl_launch_numbers_existing(warning, &run, n);
+        diloco_run_status_free(&run);
+        DL_TRY(counted);
     }
-    if (l->min == l->max || dl_config_given(l->config, "run.min_replicas")) return DILOCO_OK;
-    snprintf(text, sizeof text, "%u", l->min);
-    return dl_config_set(l->config, "run.min_replicas", text, "--replicas");
+    /* Not on stdout, where --prepare prints JSON. */
+    if (*warning) dl_log(DILOCO_LOG_WARN, "%s", warning);
+    return DILOCO_OK;
 }
 
 /* Asked by the control loop: the run itself says when it is complete. */
@@ -353,6 +382,7 @@ static diloco_status launch(dl_launching *l)
     DL_TRY(add_hub(l)); /* before the words, which may name the secrets */
     DL_TRY(make_words(l));
     DL_TRY(dl_launching_spec(l));
+    DL_TRY(check_numbers(l));
     if (is_dry && dl_fetch_is_needed(l->config)) return dry_run(l);
     DL_TRY(dl_settings_fetch(l->config)); /* the run records its digest; replicas fetch their own */
     DL_TRY(diloco_train_check(l->config));
