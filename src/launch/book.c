@@ -109,6 +109,8 @@ static diloco_status fold_begin(dl_book *book, dl_json_value record)
     DL_TRY(dl_json_read_str(book->dir, sizeof book->dir, record, "dir"));
     DL_TRY(fold_numbers(book, record));
     DL_TRY(fold_options(book, record));
+    /* Earlier versions do not write it. */
+    if (dl_json_read_str(book->found, sizeof book->found, record, "found")) *book->found = '\0';
     judge_by_begin(book);
     book->begun = true;
     book->cancelled = false;
@@ -436,11 +438,14 @@ diloco_status dl_book_begin(dl_book *book, const dl_launch_spec *spec, const cha
                             uint32_t min, uint32_t max)
 {
     record r;
+    char found[DL_FOUND_MAX + 1] = "";
     begin_record(&r, book, "begin");
     dl_json_str(&r.json, "executor", executor);
     dl_json_str(&r.json, "dir", spec->dir);
     dl_json_u64(&r.json, "min", min);
     dl_json_u64(&r.json, "max", max);
+    if (book->judge && book->judge->found) book->judge->found(found, spec);
+    if (*found) dl_json_str(&r.json, "found", found);
     const diloco_status status = put_options(&r, spec->config);
     if (status) {
         dl_buf_deinit(&r.text);

@@ -74,6 +74,7 @@ typedef struct dl_book {
     /* begun: there is a "begin". cancelled: a "cancel" came after the last one. */
     bool begun, cancelled;
     dl_config_path executor, dir; /* of the last "begin" */
+    char found[DL_FOUND_MAX + 1]; /* of the last "begin": the backend's program; "": not known */
     /* Replicas wanted, by the last "begin" or "scale": ranks below max are started. */
     uint32_t min, max;
     dl_config *options;  /* owned: options of [launch] of the last "begin" */

@@ -78,6 +78,36 @@ TEST(another_launcher_reads_the_records_of_the_first)
     dl_book_close(&two);
 }
 
+static void find_program(char out[DL_FOUND_MAX + 1], const dl_launch_spec *spec)
+{
+    snprintf(out, DL_FOUND_MAX + 1, "program of %.20s", spec->dir);
+}
+
+static bool any_id(const dl_job *job)
+{
+    (void)job;
+    return true;
+}
+
+TEST(program_of_the_backend_is_read_back_from_the_last_begin)
+{
+    static const dl_executor with = {.name = "local", .is_id = any_id, .found = find_program};
+    dl_book one, two;
+    const char *store = new_store("found");
+    const dl_launch_spec spec = spec_in("/somewhere");
+    dl_config_init(&config);
+    CHECK_OK(dl_book_open(&one, store, run, &with));
+    CHECK_STR("", one.found);
+    CHECK_OK(dl_book_begin(&one, &spec, "local", 2, 3));
+    CHECK_OK(dl_book_open(&two, store, run, NULL));
+    CHECK_STR("program of /somewhere", two.found);
+    CHECK_OK(dl_book_begin(&two, &spec, "local", 2, 4)); /* its executor finds none */
+    CHECK_OK(dl_book_read(&one));
+    CHECK_STR("", one.found);
+    dl_book_close(&one);
+    dl_book_close(&two);
+}
+
 TEST(of_two_launchers_that_start_one_rank_the_second_gets_a_message)
 {
     dl_book one, two;
@@ -212,6 +242,7 @@ TEST(damaged_records_are_refused)
 }
 
 TEST_MAIN(an_empty_store_has_an_empty_book, another_launcher_reads_the_records_of_the_first,
+          program_of_the_backend_is_read_back_from_the_last_begin,
           of_two_launchers_that_start_one_rank_the_second_gets_a_message,
           a_state_is_written_after_the_records_of_another_launcher,
           message_that_is_cut_within_a_character_or_is_no_text_is_recorded,

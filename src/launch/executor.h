@@ -143,7 +143,10 @@ typedef struct dl_executor_caps {
  * during the call. A status other than OK ends the reading and is returned by it. */
 typedef diloco_status (*dl_job_line_fn)(void *user, const char *line, size_t len);
 
-/* One row of the table. Functions are never NULL except `logs` and `finish`. */
+/* Bytes of the name and the version of a backend's program. */
+enum { DL_FOUND_MAX = 63 };
+
+/* One row of the table. Functions are never NULL except `logs`, `finish` and `found`. */
 typedef struct dl_executor {
     const char *name;    /* "slurm" */
     const char *place;   /* name of the text after "://" in --on, or NULL */
@@ -187,6 +190,10 @@ typedef struct dl_executor {
     diloco_status (*cancel)(const dl_launch_spec *spec, dl_job *jobs, size_t n);
     /* Optional: every replica is over; remove what only running ones need, such as secrets. */
     void (*finish)(const dl_launch_spec *spec);
+    /* Optional: write the name and version of the backend's own program on this machine, such as
+     * "slurm-wlm 22.05.8", in printable ASCII. Writes "" without such a program, and if the
+     * requests of `spec` do not go by it. `spec` may be NULL. */
+    void (*found)(char out[DL_FOUND_MAX + 1], const dl_launch_spec *spec);
 } dl_executor;
 
 /* Row i of the table; NULL after the last. i must not exceed the number of rows. */

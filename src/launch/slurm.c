@@ -15,6 +15,7 @@
 #include "launch/program.h"
 #include "launch/slurm_calls.h"
 #include "launch/slurm_folder.h"
+#include "launch/slurm_queue.h"
 #include "launch/slurm_script.h"
 #include "launch/slurm_state.h"
 
@@ -455,6 +456,13 @@ static void finish(const dl_launch_spec *spec)
     (void)!unlink(path);
 }
 
+/* By the REST API the version of Slurm here does not matter. */
+static void found(char out[DL_FOUND_MAX + 1], const dl_launch_spec *spec)
+{
+    *out = '\0';
+    if (!spec || calls_of(spec) == &dl_slurm_commands) dl_slurm_version(out);
+}
+
 /* A build without cloud/ has no client of REST APIs. */
 #if DL_CLOUD
 #define ENDPOINT "endpoint|"
@@ -491,4 +499,5 @@ const dl_executor dl_executor_slurm = {
     .logs = logs,
     .cancel = cancel,
     .finish = finish,
+    .found = found,
 };

@@ -57,6 +57,23 @@ diloco_status dl_slurm_run(dl_command_result *result, const char *const *argv, c
     return status;
 }
 
+/* A byte that is not printable ASCII ends the text. */
+void dl_slurm_version(char out[DL_FOUND_MAX + 1])
+{
+    static const char *const argv[] = {"sbatch", "--version", NULL};
+    const dl_command_run run = {.argv = argv, .patience = 10 * DL_SECOND};
+    dl_command_result result;
+    size_t n = 0;
+    *out = '\0';
+    if (!dl_command_exists(argv[0]) || dl_command_do(&result, &run)) return;
+    const size_t most = dl_size_min(result.out.len, DL_FOUND_MAX);
+    while (result.exit_code == 0 && n < most && result.out.data[n] >= ' ' &&
+           result.out.data[n] <= '~')
+        n++;
+    snprintf(out, DL_FOUND_MAX + 1, "%.*s", (int)n, n ? (const char *)result.out.data : "");
+    dl_buf_deinit(&result.out);
+}
+
 /* ---- the queue */
 
 /* The job names of all generations that occur in jobs, each once, with commas. Quadratic in n; a

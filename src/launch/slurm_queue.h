@@ -11,6 +11,9 @@
 DL_MUST_CHECK diloco_status dl_slurm_run(dl_command_result *result, const char *const *argv,
                                          const char *in);
 
+/* dl_slurm_version writes the first line of `sbatch --version`, or "". */
+void dl_slurm_version(char out[DL_FOUND_MAX + 1]);
+
 /* The functions find, look and recall of dl_slurm_commands (slurm_calls.h). Each returns
  * DILOCO_ENOMEM, or the errors of dl_slurm_run. */
 DL_MUST_CHECK diloco_status dl_slurm_queue_find(dl_slurm_tasks *out, const dl_launch_spec *spec,

@@ -151,6 +151,33 @@ TEST(task_of_another_job_is_neither_stopped_nor_believed)
     CHECK_STR("", read_cancelled());
 }
 
+TEST(version_of_sbatch_is_found_unless_requests_go_to_an_endpoint)
+{
+    static dl_config config;
+    char text[DL_FOUND_MAX + 1];
+    const dl_launch_spec spec = {.config = &config, .on = "", .dir = "/a", .secrets = none};
+    dl_config_init(&config);
+    CHECK_INT(0, setenv("PATH", scratch_path("bin"), 1));
+    dl_executor_slurm.found(text, NULL);
+    CHECK_STR("", text);
+    replace("sbatch", "[ \"$*\" = --version ] && printf 'slurm-wlm 22.05.8\\nmore'");
+    dl_executor_slurm.found(text, NULL);
+    CHECK_STR("slurm-wlm 22.05.8", text);
+    dl_executor_slurm.found(text, &spec);
+    CHECK_STR("slurm-wlm 22.05.8", text);
+    replace("sbatch", "printf 'slurm\\033[31m'");
+    dl_executor_slurm.found(text, &spec);
+    CHECK_STR("slurm", text);
+    replace("sbatch", "echo slurm-wlm 22.05.8; exit 1");
+    dl_executor_slurm.found(text, &spec);
+    CHECK_STR("", text);
+    if (!dl_executor_uses(&dl_executor_slurm, "endpoint")) return;
+    replace("sbatch", "echo slurm-wlm 22.05.8");
+    CHECK_OK(dl_config_set(&config, "launch.endpoint", "http://127.0.0.1:1", "test"));
+    dl_executor_slurm.found(text, &spec);
+    CHECK_STR("", text);
+}
+
 /* By a script in place of sbatch, with the words of Slurm 22.05. */
 TEST(limit_account_and_partition_are_refused_with_the_way_out)
 {
@@ -336,6 +363,7 @@ TEST_MAIN(time_limit_is_rounded_up_to_whole_minutes_and_no_further,
           percent_of_the_folder_is_written_twice_for_slurm, folder_with_a_backslash_is_refused,
           machine_that_submits_no_jobs_is_refused_with_the_way_out,
           task_of_another_job_is_neither_stopped_nor_believed,
+          version_of_sbatch_is_found_unless_requests_go_to_an_endpoint,
           limit_account_and_partition_are_refused_with_the_way_out,
           task_that_is_cancelled_while_it_waits_is_cancelled_and_not_lost,
           task_that_another_cancels_while_it_waits_is_cancelled_if_slurm_has_its_array,

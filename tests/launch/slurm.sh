@@ -126,6 +126,10 @@ expect_error 1 'the batch is not complete; r1: FAILED: exit code 5' diloco launc
 [ "$(cat 'part 0' 'part 1')" = "$(printf 'part 0 of 2\npart 1 of 2')" ] || fail "not the parts of both ranks"
 expect 0 diloco launch status batch
 grep -q '^r0 *SUCCEEDED' out || fail "rank 0 has not succeeded: $(cat out)"
+version=$(sbatch --version)
+grep -q "^batch .* on slurm ($version): 2 replicas wanted" out || fail "not the version of Slurm: $(cat out)"
+expect 0 diloco launch executors
+grep -q "^  found      $version\$" out || fail "not the version of Slurm: $(cat out)"
 
 # A program for another architecture: the node names both, and the rank is not submitted again.
 cp "$program" other
