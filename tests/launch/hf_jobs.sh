@@ -67,6 +67,19 @@ grep -q . out || fail "no output of r1"
 no_secret_elsewhere secrets
 long_logs "api/logs/$(of_rank_1 id)"
 
+# Prices that the table lacks are named, by status and at the start of a launch with a budget.
+printf 'date = "2026-01-31"\ncurrency = "EUR"\nput_per_1000 = 1000\n' >prices.toml
+lacks='prices.toml has no egress_per_gb, ingress_per_gb, get_per_1000: the cost of the store is counted without them'
+expect 0 diloco launch status "$hub/cut" --set launch.prices=prices.toml
+grep -q '^store: .* requests of exchanges recorded so far, [1-9][0-9.]* EUR; .*: about [1-9][0-9.]* EUR (estimate)$' out ||
+    fail "not the cost of the store: $(cat out)"
+grep -qxF "store: $lacks" out || fail "not the prices that are missing: $(cat out)"
+grep -q '^machine time: .*, without a price: prices.toml has no machine_hour$' out || fail "machine time costs 0: $(cat out)"
+expect 0 diloco launch tiny.toml --store "$hub/cut" --set launch.prices=prices.toml --budget 1e9
+grep -qxF "launch.budget: $lacks" out || fail "the budget does not name the prices that are missing: $(cat out)"
+grep -qxF 'launch.budget: prices.toml has no machine_hour: machine time is not counted' out || fail "not said: $(cat out)"
+grep -q '^store: .* (estimate)$' out || fail "the end of a launch does not have the cost of the store: $(cat out)"
+
 # Cancelled.
 store=$hub/other
 launcher --set trainer.rounds=9000
