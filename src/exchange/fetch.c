@@ -208,16 +208,28 @@ diloco_status dl_exec_make_slot(dl_exec *x, size_t i)
                : dl_slot_create(&x->collect.slots[i], slot_bytes(x), x->a.spool_dir);
 }
 
-/* async: the state before entry b is the base that log/<b> names, or the newest state.
- * Contributions to an entry that is still open rest on the newest state, which needs no read. */
+/* Reads a past entry into the scratch entry. An unreadable one (P7.9) sets *readable to false. */
+static diloco_status read_past(dl_exec *x, bool *readable, uint64_t entry, dl_time until)
+{
+    const dl_entry_place place = dl_runfile_place(x->a.run, entry);
+    dl_buf_clear(&x->text);
+    DL_TRY(dl_entry_get(&x->text, x->a.store, entry, until));
+    const diloco_status status = dl_entry_read_at(&x->entry, x->text.data, x->text.len, &place);
+    *readable = !status;
+    return status == DILOCO_EPROTO ? DILOCO_OK : status;
+}
+
+/* async: the state before entry b is the base that log/<b> names. An unreadable entry changes no
+ * state, so the next readable one names it (P20.2). If none does, it is the newest state. That uses
+ * no bytes that a writer without a key can change, so all replicas and audits agree. */
 static diloco_status read_base(dl_exec *x, const dl_request *request,
                                dl_contribution_expect *expect, dl_time until)
 {
-    if (!x->mode->names_bases || request->entry >= x->state.control.entry) return DILOCO_OK;
-    dl_buf_clear(&x->text);
-    DL_TRY(dl_entry_get(&x->text, x->a.store, request->entry, until));
-    DL_TRY(dl_entry_read(&x->entry, x->text.data, x->text.len, x->state.outer));
-    expect->base = expect->also_base = x->entry.base;
+    bool readable = false;
+    if (!x->mode->names_bases) return DILOCO_OK;
+    for (uint64_t e = request->entry; e < x->state.control.entry && !readable; e++)
+        DL_TRY(read_past(x, &readable, e, until));
+    if (readable) expect->base = expect->also_base = x->entry.base;
     return DILOCO_OK;
 }
 

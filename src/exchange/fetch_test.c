@@ -615,6 +615,86 @@ TEST(contributions_are_listed_in_the_order_of_their_keys)
     end_world(&w);
 }
 
+/* ---- bases in an asynchronous run (P20) --------------------------------------------------- */
+
+enum { OPEN = 3 }; /* the open entry; the contributions are to base 0 */
+
+/* A run of CREW contributions to base 0, and entries without objects. */
+static dl_exec *make_async(world *w)
+{
+    static int n;
+    char url[32];
+    snprintf(url, sizeof url, "mem://fetch-async-%d", n++);
+    memset(w, 0, sizeof *w);
+    dl_config_init(&w->config);
+    CHECK_OK(dl_config_set(&w->config, "server.diloco.schedule", "async", "test"));
+    make_run(w, url);
+    for (size_t i = 0; i < CREW; i++)
+        dl_exec_destroy(contribute(w, i));
+    dl_exec *exec = make_exec(w, &w->generations[0], 1);
+    dl_exec_state(exec)->control.entry = OPEN;
+    return exec;
+}
+
+static void put_log(const world *w, uint64_t name, const void *text, size_t len)
+{
+    dl_key key;
+    dl_key_entry(key, name);
+    CHECK_OK(dl_store_put(w->store, key, text, len, DL_NEVER));
+}
+
+/* Puts an abort of that number and base at log/<name>. */
+static void put_abort(const world *w, uint64_t name, uint64_t number, dl_hash base)
+{
+    dl_entry e;
+    dl_buf text;
+    CHECK_OK(dl_entry_init(&e, 1));
+    dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
+    memcpy(e.run, w->file.id, sizeof e.run);
+    e.entry = number;
+    e.base = e.result = base;
+    snprintf(e.committer.replica, sizeof e.committer.replica, "r0");
+    snprintf(e.abort.reason, sizeof e.abort.reason, "test");
+    CHECK_OK(dl_entry_write(&text, &e, dl_outer_of(&w->config)));
+    put_log(w, name, text.data, text.len);
+    dl_buf_deinit(&text);
+    dl_entry_deinit(&e);
+}
+
+/* Checks the contribution of r1, which the replica has to read from the store. */
+static void check_base(dl_exec *exec, const world *w, bool fits)
+{
+    dl_request request = fetch_of(w, 1, NULL);
+    request.fetch.fresh = true;
+    const answer a = fetch(exec, &request);
+    CHECK_INT(fits ? DILOCO_OK : DILOCO_EPROTO, a.status);
+    if (!fits) CHECK_STR("base", a.reason);
+}
+
+TEST(p20_base_of_an_unreadable_entry_is_that_of_the_next_readable_one)
+{
+    world w;
+    dl_exec *exec = make_async(&w);
+    dl_fragment_state *now = &dl_exec_state(exec)->now[0];
+    const dl_hash base = now->digest, other = dl_hash_bytes("other", 5);
+    put_log(&w, 0, "junk", 4);
+    put_abort(&w, 1, 0, other); /* a copy of another entry */
+    put_log(&w, 2, "", 0);
+    check_base(exec, &w, true); /* the newest state */
+    put_abort(&w, 2, 2, base);
+    now->digest = now->before = other;
+    check_base(exec, &w, true);
+    put_log(&w, 0, "changed", 7);
+    put_log(&w, 1, "junk", 4);
+    check_base(exec, &w, true);
+    put_abort(&w, 2, 2, other);
+    check_base(exec, &w, false);
+    put_abort(&w, 0, 0, base);
+    check_base(exec, &w, true);
+    dl_exec_destroy(exec);
+    end_world(&w);
+}
+
 TEST_MAIN(extent_of_the_log_ends_at_the_first_gap_and_at_the_bound,
           parallel_reads_give_the_same_answers_as_serial_ones,
           a_store_that_is_away_is_unreachable_for_its_first_readers_too,
@@ -625,4 +705,5 @@ TEST_MAIN(extent_of_the_log_ends_at_the_first_gap_and_at_the_bound,
           p8_confirmed_upload_is_not_read_back, p8_sent_bytes_or_capture_are_enough_without_reading,
           p8_overwritten_or_unconfirmed_contribution_is_read_back,
           doubtful_contribution_is_read_from_the_store_alone,
-          committer_in_a_roster_of_keys_reads_from_the_store_alone)
+          committer_in_a_roster_of_keys_reads_from_the_store_alone,
+          p20_base_of_an_unreadable_entry_is_that_of_the_next_readable_one)
