@@ -120,24 +120,37 @@ diloco_status dl_run_is_late(diloco_run *run, bool *late)
     return reply.status;
 }
 
+/* Sets *counted if the entry of `e` is one, is valid, and counts the client. */
+static diloco_status find_member(diloco_run *run, dl_entry *e, bool *counted, dl_member *member,
+                                 uint64_t entry, const char *client)
+{
+    const dl_state *state = dl_exec_state(run->exec);
+    const dl_valid_entries_source from = {.store = run->store,
+                                          .run = &run->file,
+                                          .open = state->control.entry,
+                                          .state = state->now[0].digest,
+                                          .prev = state->control.prev};
+    bool valid;
+    dl_hash digest;
+    DL_TRY(dl_valid_entries_find(&valid, &run->workers.valid_entries, e, &from, entry));
+    if (valid) DL_TRY(dl_past_entry_read(e, &valid, &digest, &from, entry));
+    for (size_t i = 0; valid && e->commit && i < e->n_members; i++) {
+        if (strcmp(e->members[i].generation.replica, client) != 0) continue;
+        *member = e->members[i];
+        *counted = true;
+    }
+    return DILOCO_OK;
+}
+
 /* The entry is read from the store, since the state keeps no members of past entries. An abort
- * counts no client. */
+ * counts no client, and neither does an unreadable or void entry (P24). */
 diloco_status dl_run_member(diloco_run *run, bool *counted, dl_member *member, uint64_t entry,
                             const char *client)
 {
     dl_entry e;
-    dl_buf text;
     *counted = false;
     DL_TRY(dl_entry_init(&e, dl_clients_max_members(&run->config)));
-    dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
-    diloco_status status = dl_entry_get(&text, run->store, entry, limit(run));
-    if (!status) status = dl_entry_read(&e, text.data, text.len, dl_exec_state(run->exec)->outer);
-    for (size_t i = 0; !status && e.commit && i < e.n_members; i++) {
-        if (strcmp(e.members[i].generation.replica, client) != 0) continue;
-        *member = e.members[i];
-        *counted = true;
-    }
-    dl_buf_deinit(&text);
+    const diloco_status status = find_member(run, &e, counted, member, entry, client);
     dl_entry_deinit(&e);
     return status;
 }
