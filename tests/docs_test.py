@@ -154,7 +154,7 @@ def security_problems():
             if not re.search(r"_test: |intruder: |I[0-9]|tests/", cell):
                 yield f"docs/security.md: no test is named by \"{cell}\""
             for file, cases in named:
-                text = "".join(f.read_text() for f in ROOT.glob(f"src/*/{file}.c"))
+                text = "".join(f.read_text() for f in ROOT.glob(f"src/**/{file}.c"))
                 for case in cases.split(", "):
                     if f"TEST({case}" not in text:
                         yield f"docs/security.md: {file} has no case {case}"
