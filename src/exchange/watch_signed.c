@@ -10,22 +10,30 @@ enum { OTHER_MAX = DL_EXEC_SEEN_OTHER };
 
 /* ---- names ---------------------------------------------------------------------------------- */
 
-/* Rows are in the order of the listing that made them. So the row is likely the one that was found
- * last, or the next one. Looks at `most` rows from there on. */
-static dl_beating_row *row_near(dl_collect_part *c, const char *replica, size_t most)
+/* Returns the first row whose name is not before that one. Rows are in strcmp order, as the names
+ * of a listing are. So it is likely the one that was found last, or the next one. */
+static size_t place_of(const dl_collect_part *c, const char *replica)
 {
-    for (size_t k = 0; k < c->n_beating && k < most; k++) {
-        const size_t i = (c->beating_at + k) % c->n_beating;
-        if (strcmp(c->beating[i].of.generation.replica, replica)) continue;
-        c->beating_at = i;
-        return &c->beating[i];
+    size_t low = 0, high = c->n_beating, middle = c->beating_at;
+    for (int i = 0; low < high; i++) {
+        const int order = strcmp(c->beating[middle].of.generation.replica, replica);
+        if (order == 0) return middle;
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+        middle = i == 0 && order < 0 && low < high ? low : low + (high - low) / 2;
     }
-    return NULL;
+    return low;
 }
 
+/* Returns the replica's row, or NULL. */
 static dl_beating_row *row_of(dl_collect_part *c, const char *replica)
 {
-    return row_near(c, replica, SIZE_MAX);
+    const size_t at = place_of(c, replica);
+    if (at == c->n_beating || strcmp(c->beating[at].of.generation.replica, replica)) return NULL;
+    c->beating_at = at;
+    return &c->beating[at];
 }
 
 /* Returns whether a replica that no entry waits for may have a row. A closed run's list may be
@@ -35,19 +43,20 @@ static bool may_be_other(const dl_exec *x, const dl_generation *generation)
     return x->mode->reads_speeds || dl_exec_is_named(x, generation);
 }
 
-/* Returns the replica's row, or a new one, or NULL if it may have none. Names of no replica are not
- * searched in the table, which has room for all rosters and OTHER_MAX others. */
-static dl_beating_row *other_row(dl_exec *x, const dl_generation *generation)
+/* Returns a new row, or NULL if the replica may have none. The table has room for all rosters and
+ * OTHER_MAX others. */
+static dl_beating_row *new_row(dl_exec *x, const dl_generation *generation)
 {
     dl_collect_part *c = &x->collect;
     const bool awaited = dl_exec_is_awaited(x, generation);
-    if (!awaited && !may_be_other(x, generation)) return NULL;
-    dl_beating_row *row = row_of(c, generation->replica);
-    if (row || (!awaited && c->n_other == OTHER_MAX)) return row;
+    if (!awaited && (c->n_other == OTHER_MAX || !may_be_other(x, generation))) return NULL;
     DL_ASSERT(c->n_beating < c->cap_seen);
-    c->n_other += !awaited;
-    row = &c->beating[c->n_beating++];
+    const size_t at = place_of(c, generation->replica);
+    dl_beating_row *row = &c->beating[at];
+    memmove(row + 1, row, (c->n_beating++ - at) * sizeof *row);
     *row = (dl_beating_row){.of.generation = *generation};
+    c->n_other += !awaited;
+    c->beating_at = at;
     return row;
 }
 
@@ -57,8 +66,8 @@ static diloco_status found_heartbeat(void *context, const char *key, size_t len)
     dl_generation generation;
     (void)len;
     if (!dl_key_parse_generation(&generation, key, "hb/")) return DILOCO_OK;
-    dl_beating_row *row = row_near(&x->collect, generation.replica, 2);
-    if (!row) row = other_row(x, &generation);
+    dl_beating_row *row = row_of(&x->collect, generation.replica);
+    if (!row) row = new_row(x, &generation);
     if (row) dl_beating_note_heartbeat(&row->of, &x->collect.drawing, generation.number);
     return DILOCO_OK;
 }
@@ -95,6 +104,7 @@ static diloco_status begin_look(dl_exec *x)
         c->beating[n++] = *row;
     }
     c->n_beating = n;
+    c->beating_at = 0;
     return DILOCO_OK;
 }
 
