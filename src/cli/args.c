@@ -174,7 +174,7 @@ const dl_flag_row dl_flag_rows[DL_N_FLAGS] = {
                          "create the run, start nothing, and print as JSON what each replica runs"},
     [DL_FLAG_FOLLOW] = {"--follow", NULL, NULL, "keep reading until the replicas end"},
     [DL_FLAG_BUDGET] = {"--budget", "COST", "launch.budget",
-                        "cost of machine time after which no replica is started"},
+                        "cost of machines and store after which no replica is started"},
     [DL_FLAG_LAUNCH_STEP] = {"--step-seconds", "S", NULL,
                              "for the forecast of costs: seconds of one optimizer step there"},
     [DL_FLAG_LAUNCH_LINK] = {"--link", "RATE,LATENCY", NULL,
