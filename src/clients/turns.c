@@ -161,7 +161,7 @@ static void begin_anew(dl_turns *t, dl_client_facts *f)
 }
 
 /* Finds the newest entry before `before` that counted the client, and its member. Which entries
- * asked the client is computed for each entry; only those are looked up. */
+ * asked the client is computed for each entry; only those are read from the store. */
 static diloco_status last_counted(const dl_turns *t, bool *found, dl_member *member,
                                   uint64_t *entry, uint64_t client, uint64_t before)
 {

@@ -120,21 +120,43 @@ diloco_status dl_run_is_late(diloco_run *run, bool *late)
     return reply.status;
 }
 
-/* Sets *counted if the entry of `e` is one, is valid, and counts the client. */
+/* Reads an earlier entry into `e`, and sets *readable to whether replicas can read it. */
+static diloco_status read_past(diloco_run *run, dl_entry *e, bool *readable, uint64_t entry)
+{
+    const dl_entry_place place = dl_runfile_place(&run->file, entry);
+    dl_buf text;
+    dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
+    diloco_status status = dl_entry_get(&text, run->store, entry, limit(run));
+    if (!status) status = dl_entry_read_at(e, text.data, text.len, &place);
+    *readable = !status;
+    dl_buf_deinit(&text);
+    return status == DILOCO_EPROTO ? DILOCO_OK : status;
+}
+
+/* The `prev` of the next entry shows whether the creator of that could read this one, which is
+ * unreadable now. If it could, its clients cannot be found any more. */
+static diloco_status was_never_read(diloco_run *run, dl_entry *e, uint64_t entry)
+{
+    dl_hash prev = control(run)->prev;
+    bool readable = true;
+    if (entry + 1 < control(run)->entry) {
+        DL_TRY(read_past(run, e, &readable, entry + 1));
+        prev = e->prev;
+    }
+    if (!readable || dl_hash_equal(prev, dl_entry_unreadable_digest())) return DILOCO_OK;
+    return dl_fail(DILOCO_EPROTO,
+                   "log/%010llu.json was damaged in the store after replicas had read it: put a "
+                   "sound copy of that file back",
+                   (unsigned long long)entry);
+}
+
 static diloco_status find_member(diloco_run *run, dl_entry *e, bool *counted, dl_member *member,
                                  uint64_t entry, const char *client)
 {
-    const dl_state *state = dl_exec_state(run->exec);
-    const dl_valid_entries_source from = {.store = run->store,
-                                          .run = &run->file,
-                                          .open = state->control.entry,
-                                          .state = state->now[0].digest,
-                                          .prev = state->control.prev};
-    bool valid;
-    dl_hash digest;
-    DL_TRY(dl_valid_entries_find(&valid, &run->workers.valid_entries, e, &from, entry));
-    if (valid) DL_TRY(dl_past_entry_read(e, &valid, &digest, &from, entry));
-    for (size_t i = 0; valid && e->commit && i < e->n_members; i++) {
+    bool readable;
+    DL_TRY(read_past(run, e, &readable, entry));
+    if (!readable) return was_never_read(run, e, entry);
+    for (size_t i = 0; e->commit && i < e->n_members; i++) {
         if (strcmp(e->members[i].generation.replica, client) != 0) continue;
         *member = e->members[i];
         *counted = true;
@@ -143,7 +165,7 @@ static diloco_status find_member(diloco_run *run, dl_entry *e, bool *counted, dl
 }
 
 /* The entry is read from the store, since the state keeps no members of past entries. An abort
- * counts no client, and neither does an unreadable or void entry (P24). */
+ * counts no client, and neither does an unreadable entry (P24). */
 diloco_status dl_run_member(diloco_run *run, bool *counted, dl_member *member, uint64_t entry,
                             const char *client)
 {

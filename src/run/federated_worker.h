@@ -57,9 +57,9 @@ DL_MUST_CHECK diloco_status dl_run_put_client(diloco_run *run, bool *first,
 
 /* Sets *late if the open entry is decided by now, so that any contribution to it is too late. */
 DL_MUST_CHECK diloco_status dl_run_is_late(diloco_run *run, bool *late);
-/* Reads from the store what an earlier entry counted of a client: *counted, and if so its member. A
- * void entry (P7) counted none. Returns DILOCO_EPROTO if an entry was damaged after replicas had
- * read it (valid_entries.h), and store errors. */
+/* Reads from the store what an earlier entry counted of a client: *counted, and if so its member.
+ * An unreadable entry (P7.9) counted none. Returns DILOCO_EPROTO for one that was damaged after
+ * replicas had read it, and store errors. */
 DL_MUST_CHECK diloco_status dl_run_member(diloco_run *run, bool *counted, dl_member *member,
                                           uint64_t entry, const char *client);
 /* Returns the number of live workers of this run, and this one's place in the order of their names.

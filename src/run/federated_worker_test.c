@@ -122,5 +122,32 @@ TEST(fed_17_a_round_without_clients_keeps_the_momentum_or_zeroes_it_as_plato_doe
     verifies_with_one_abort("mem://hands-emptied");
 }
 
-TEST_MAIN(clients_follow_the_worked_trace,
+/* The next entry, or the state, has the digest of what replicas read. */
+TEST(p24_entry_that_was_damaged_later_is_named)
+{
+    static diloco_config config;
+    hand h = {.nobody_at = UINT64_MAX};
+    dl_store *store;
+    dl_member member;
+    bool counted;
+    char name[sizeof member.generation.replica];
+    open_run(&h, &config, "mem://hands-damaged", "false");
+    CHECK_OK(diloco_run_join(h.run));
+    for (int e = 0; e < 3; e++)
+        CHECK_OK(dl_run_round(h.run));
+    snprintf(name, sizeof name, "%s", dl_run_sampled(h.run)->names[0]);
+    CHECK_OK(dl_run_member(h.run, &counted, &member, 1, name));
+    CHECK_OK(dl_store_open(&store, "mem://hands-damaged", false));
+    for (int e = 2; e >= 0; e -= 2) {
+        char key[32];
+        snprintf(key, sizeof key, "log/%010d.json", e);
+        CHECK_OK(dl_store_put(store, key, "junk", 4, DL_NEVER));
+        CHECK_STATUS(DILOCO_EPROTO, dl_run_member(h.run, &counted, &member, (uint64_t)e, name));
+        CHECK_CONTAINS(key, diloco_error_text());
+    }
+    dl_store_close(store);
+    diloco_run_close(h.run);
+}
+
+TEST_MAIN(p24_entry_that_was_damaged_later_is_named, clients_follow_the_worked_trace,
           fed_17_a_round_without_clients_keeps_the_momentum_or_zeroes_it_as_plato_does)

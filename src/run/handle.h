@@ -8,7 +8,6 @@
 #include "run/driver.h"
 #include "run/federated_worker.h"
 #include "run/user_parts.h"
-#include "run/valid_entries.h"
 #include "state/private_state.h"
 #include <diloco/run.h>
 
@@ -58,7 +57,6 @@ typedef struct dl_run_pools {
 typedef struct dl_run_workers {
     dl_worker_hooks worker_hooks;
     dl_watch watch; /* which other workers are alive; owned, NULL until dl_run_live_workers */
-    dl_valid_entries valid_entries; /* owned */
 } dl_run_workers;
 
 /* How this replica has joined. */

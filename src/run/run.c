@@ -527,7 +527,6 @@ void diloco_run_close(diloco_run *run)
     for (size_t i = 0; i < run->model.n_privates; i++)
         free((void *)(uintptr_t)run->model.privates[i].name);
     free(run->workers.watch.at);
-    dl_valid_entries_deinit(&run->workers.valid_entries);
     free(run->model.tensors);
     free(run->model.gradients);
     free(run->model.devices);
