@@ -85,7 +85,9 @@ void dl_watch_see(dl_watch *watch, const dl_seen *seen, size_t n_seen, dl_time n
 void dl_watch_present(dl_watch *watch, const char *replica, dl_time now)
 {
     dl_watched *w = row_of(watch, replica);
-    if (w) w->changed = now;
+    if (!w) return;
+    w->changed = now;
+    w->judged = watch->looks + 1;
 }
 
 /* Watches the absence of a heartbeat. A replica that was seen without getting a row is first

@@ -30,7 +30,8 @@ typedef struct dl_watch {
 /* Records a listing of hb/ and end/. */
 void dl_watch_see(dl_watch *watch, const dl_seen *seen, size_t n_seen, dl_time now);
 
-/* Records that the replica has contributed, which counts as a change of its heartbeat. */
+/* Records that the replica has contributed, which counts as a change of its heartbeat. It keeps the
+ * replica's row as dl_watch_is_silent does. */
 void dl_watch_present(dl_watch *watch, const char *replica, dl_time now);
 
 /* Returns whether the replica has ended, or its heartbeat (or its absence) was the same for

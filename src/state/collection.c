@@ -320,8 +320,11 @@ static diloco_status remove_some(bool *all, sweep *s, const char *prefix, char *
         const diloco_status status =
             dl_store_list(s->store, prefix, *after ? after : NULL, found_old, s, limit(s));
         if (status && status != DILOCO_ECLOSED) return status;
-        for (size_t k = 0; k < s->n_keys; k++)
-            DL_TRY(dl_store_delete(s->store, keys[k], limit(s)));
+        for (size_t k = 0; k < s->n_keys; k++) {
+            const diloco_status deleted = dl_store_delete(s->store, keys[k], limit(s));
+            if (deleted) *after = 0; /* the keys of this batch may remain */
+            DL_TRY(deleted);
+        }
         *all = s->n_keys < BATCH;
     }
     return DILOCO_OK;
