@@ -38,20 +38,20 @@ static inline DL_BODY void JOIN(dl_tile_block, LANES)(const dl_tile *t, size_t i
     float *c = t->c + i * t->c_row + j;
     const float *a = t->a + i * t->a_row, *b = t->b + j;
     size_t k = t->k, a_row = t->a_row, a_col = t->a_col, b_row = t->b_row, c_row = t->c_row;
-#pragma GCC unroll 12
+#pragma GCC unroll DL_UNROLLED_ROWS
     for (int r = 0; r < rows; r++)
-#pragma GCC unroll 2
+#pragma GCC unroll DL_UNROLLED_VECS
         for (int v = 0; v < vecs; v++)
             acc[r][v] = t->add ? *(const VEC *)(c + (size_t)r * c_row + v * LANES) : (VEC){0};
     for (size_t pair = 0;; pair++) {
         for (size_t l = 0; l < k; l++, a += a_col, b += b_row) {
             VEC bv[2];
-#pragma GCC unroll 2
+#pragma GCC unroll DL_UNROLLED_VECS
             for (int v = 0; v < vecs; v++)
                 bv[v] = *(const VEC *)(b + v * LANES);
-#pragma GCC unroll 12
+#pragma GCC unroll DL_UNROLLED_ROWS
             for (int r = 0; r < rows; r++)
-#pragma GCC unroll 2
+#pragma GCC unroll DL_UNROLLED_VECS
                 for (int v = 0; v < vecs; v++)
                     JOIN(dl_tile_fma, LANES)(&acc[r][v], a[(size_t)r * a_row], &bv[v]);
         }
@@ -59,9 +59,9 @@ static inline DL_BODY void JOIN(dl_tile_block, LANES)(const dl_tile *t, size_t i
         a = t->more[pair].a + i * a_row;
         b = t->more[pair].b + j;
     }
-#pragma GCC unroll 12
+#pragma GCC unroll DL_UNROLLED_ROWS
     for (int r = 0; r < rows; r++)
-#pragma GCC unroll 2
+#pragma GCC unroll DL_UNROLLED_VECS
         for (int v = 0; v < vecs; v++)
             *(VEC *)(c + (size_t)r * c_row + v * LANES) = acc[r][v];
 }
