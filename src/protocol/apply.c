@@ -188,14 +188,6 @@ static size_t max_byzantine(const dl_machine *m)
     return dl_unreadable_max_byzantine(m->a.config, m->a.identity, &m->a.control->roster);
 }
 
-/* Rejoins from a snapshot of `before` entries or fewer. */
-static dl_request rejoin(dl_machine *m, uint64_t before)
-{
-    dl_request a = dl_machine_request(m, DL_REQUEST_REJOIN, DL_OVER);
-    a.entry = before;
-    return a;
-}
-
 /* Returns whether the replica may rejoin because of an entry, the one before `after`. It may not
  * for entries before one that it has reached. A reader never rejoins. */
 static bool may_start(dl_machine *m, uint64_t after, unsigned most)
@@ -219,7 +211,7 @@ static dl_request cannot_be_read(dl_machine *m, diloco_status status)
     const bool kept = m->a.config->retain == DL_RETAIN_ALL;
     const bool collected = m->a.reader && status == DILOCO_ENOENT && !kept;
     if (may_start(m, u->after, u->accepted || status == DILOCO_ENOENT ? MAX_STARTS : 1))
-        return rejoin(m, UINT64_MAX);
+        return dl_machine_rejoin(m, UINT64_MAX);
     if (u->accepted && !collected && !max_byzantine(m)) return dl_voided_look(m, status);
     if (u->accepted || collected) return dl_machine_fail(m, status);
     return dl_apply_false(m, DL_UNREADABLE_VOID);
@@ -276,7 +268,7 @@ dl_request dl_apply_without(dl_machine *m)
     m->rejoining.parted = false;
     const dl_unreadable *u = &m->rejoining.unreadable[dl_machine_fragment(m)];
     const unsigned long long damaged = u->after - 1;
-    if (may_start(m, dl_open_entry(m), MAX_STARTS)) return rejoin(m, UINT64_MAX);
+    if (may_start(m, dl_open_entry(m), MAX_STARTS)) return dl_machine_rejoin(m, UINT64_MAX);
     if (u->damaged)
         return dl_machine_fail(
             m, dl_fail(DILOCO_EPROTO,
@@ -424,7 +416,8 @@ dl_request dl_apply_text(dl_machine *m, const dl_reply *reply)
     if (dl_voided_is(m)) return dl_apply_void(m, DL_VOIDED);
     if (dl_voided_sets_back(m)) return dl_voided_go_back(m);
     if (why && two_have_written(m)) return broken_chain(m);
-    if (why && replay_may_tell(m)) return rejoin(m, dl_open_entry(m) ? dl_open_entry(m) - 1 : 0);
+    if (why && replay_may_tell(m))
+        return dl_machine_rejoin(m, dl_open_entry(m) ? dl_open_entry(m) - 1 : 0);
     if (why && is_settled_without_us(m)) return dl_apply_without(m);
     if (why) return dl_apply_void(m, why);
     return m->applying.entry.commit || m->applying.entry.abort.emptied ? follow_commit(m)

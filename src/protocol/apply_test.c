@@ -364,6 +364,7 @@ TEST(p7_other_base_causes_one_rejoin_and_is_then_void)
     write_on_another_base(&w, 3);
     join_run(&w);
     CHECK_INT(2, until(&w, DL_REQUEST_REJOIN)->entry);
+    CHECK(w.pace.reading); /* a reading that fails leaves the state incomplete */
     CHECK_INT(0, w.noted[DL_NOTE_VOID]);
     rejoin(&w); /* the snapshot agrees with us, so the entry is wrong */
     until(&w, DL_REQUEST_TRAIN);

@@ -149,6 +149,16 @@ void dl_machine_clear_entry(dl_machine *m)
 
 /* ---- begin, and choose the next request -------------------------------------------------- */
 
+/* A reading of a snapshot that fails leaves the state incomplete until the next one. So the trainer
+ * neither captures nor adopts meanwhile. */
+dl_request dl_machine_rejoin(dl_machine *m, uint64_t before)
+{
+    dl_pace_fall_behind(m->a.pace);
+    dl_request a = dl_machine_request(m, DL_REQUEST_REJOIN, DL_OVER);
+    a.entry = before;
+    return a;
+}
+
 dl_request dl_machine_train(dl_machine *m)
 {
     DL_ASSERT(!m->log.behind); /* the log was read to its end */

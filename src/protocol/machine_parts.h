@@ -229,6 +229,8 @@ dl_request dl_machine_fetch(dl_machine *m, const dl_candidate *known, dl_phase n
 bool dl_machine_look_ahead(dl_machine *m, dl_request *fetch, const dl_candidate *known);
 dl_request dl_machine_go_on(dl_machine *m); /* makes the next request */
 dl_request dl_machine_train(dl_machine *m);
+dl_request dl_machine_rejoin(dl_machine *m,
+                             uint64_t before); /* from a snapshot of so few entries */
 /* As far as this replica knows, there are no more entries. */
 dl_request dl_machine_caught_up(dl_machine *m);
 bool dl_machine_is_over(const dl_machine *m);

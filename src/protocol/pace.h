@@ -120,7 +120,8 @@ dl_adoption dl_pace_adoption(const dl_pace *pace, const dl_pace_capture *capture
 void dl_pace_adopted(dl_pace *pace, const dl_pace_capture *capture, dl_adoption how);
 void dl_pace_jumped(dl_pace *pace); /* the fragments that moved are adopted */
 
-/* Entries exist that this replica has not read: the trainer waits until they are applied. */
+/* Entries exist that this replica has not read, or it rejoins: the trainer waits until they are
+ * applied. */
 void dl_pace_fall_behind(dl_pace *pace);
 /* The others have reached the due point of this entry, the open one: the trainer jumps there. */
 void dl_pace_align(dl_pace *pace, uint64_t entry);

@@ -299,7 +299,8 @@ static bool moves_the_state(const dl_request *request)
 
 /* Carries out a request that moves the state, and applies its reply, under one lock. A save in
  * between would pair the state of one entry with the pace of another (P16). Returns false if the
- * request failed; then nothing has moved. */
+ * request failed. Then nothing has moved, except that a REJOIN may have left the state incomplete,
+ * and the trainer waits for the next one (dl_machine_rejoin). */
 static bool move(dl_driver *d, dl_reply *reply)
 {
     dl_driver_lock(d);

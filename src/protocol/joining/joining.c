@@ -172,8 +172,7 @@ static bool spares_most(const dl_machine *m, uint64_t unreadable, uint64_t newes
 
 static dl_request rejoin_from_newest(dl_machine *m)
 {
-    dl_request a = dl_machine_request(m, DL_REQUEST_REJOIN, DL_OVER);
-    a.entry = UINT64_MAX;
+    dl_request a = dl_machine_rejoin(m, UINT64_MAX);
     a.rejoin.newer = true;
     m->rejoining.left_at = dl_open_entry(m) + 1;
     return a;

@@ -118,8 +118,8 @@ dl_request dl_voided_go_back(dl_machine *m)
     DL_ASSERT(m->applying.entry.abort.voids > 0 &&
               m->applying.entry.abort.voids <= dl_open_entry(m));
     keep_in_mind(m, m->applying.entry.abort.voids - 1, dl_open_entry(m));
-    dl_request a = dl_machine_request(m, DL_REQUEST_REJOIN, DL_OVER);
-    a.entry = before_undone(&m->voiding.decisions, m->applying.entry.abort.voids - 1);
+    const uint64_t before = before_undone(&m->voiding.decisions, m->applying.entry.abort.voids - 1);
+    dl_request a = dl_machine_rejoin(m, before);
     a.rejoin.voided = true;
     return a;
 }
