@@ -205,8 +205,9 @@ static diloco_status read_part(dl_billed_run *run, size_t *at, const char *name)
 diloco_status dl_billed_read(dl_billed_run *run)
 {
     DL_TRY(list(run));
-    const char *name = (const char *)run->names.data, *end = name + run->names.len;
-    for (size_t at = 0; name < end; name += strlen(name) + 1)
-        DL_TRY(read_part(run, &at, name));
+    const char *names = (const char *)run->names.data; /* NULL if it is empty */
+    size_t at = 0;
+    for (size_t i = 0; i < run->names.len; i += strlen(names + i) + 1)
+        DL_TRY(read_part(run, &at, names + i));
     return DILOCO_OK;
 }
