@@ -474,7 +474,7 @@
     const el = { head: h("div", {}), findings: h("div", { "aria-live": "polite" }), tiles: h("div", {}), loss: h("div", {}),
       range: h("p", { class: "soft" }), lanes: h("div", {}),
       shares: h("div", {}), replicas: h("div", {}), agree: h("div", {}), norm: h("div", {}), norms: h("div", {}), cosines: h("div", {}),
-      traffic: h("div", {}), happenings: h("div", {}), log: h("div", {}), verify: h("div", {}), settings: h("div", {}) };
+      traffic: h("div", {}), total: h("span", {}), happenings: h("div", {}), log: h("div", {}), verify: h("div", {}), settings: h("div", {}) };
     let run = null;
     const chooseAxis = h("select", { id: "axis", onchange: () => { at.axis = chooseAxis.value; if (run) lossChart(el.loss, run, at.axis); } },
       Object.entries(axes).map(([key, a]) => h("option", { value: key }, a.name)));
@@ -499,13 +499,24 @@
       refresh();
     };
     const zoomButton = (move, text) => h("button", { type: "button", onclick: () => zoom(move) }, text);
+    // The fields are made once: a redrawn one would lose what is being typed.
+    const priceField = (key, label) => {
+      const id = `price-${key}`;
+      const input = h("input", { id, type: "number", min: 0, step: "any", onchange: () => {
+        const now = { ...prices(), [key]: Math.max(0, +input.value || 0) };
+        try { localStorage.setItem("prices", JSON.stringify(now)); } catch { /* it is used once */ }
+        if (run) drawTraffic();
+      } });
+      input.value = prices()[key];
+      return [h("label", { for: id }, label), input];
+    };
     page.replaceChildren(h("h1", {}, foreign(name)), el.head, el.findings, el.tiles,
       section("Loss", h("p", { class: "row" }, h("label", { for: "axis" }, "against"), chooseAxis), el.loss),
       section("What each replica did", report ? null : h("p", { class: "row" }, zoomButton("newest", "Newest"), zoomButton("all", "All"), zoomButton("earlier", "← Earlier"),
         zoomButton("later", "Later →"), zoomButton("closer", "+ Closer"), zoomButton("wider", "− Wider")), el.range, el.lanes, el.shares),
       section("Replicas", el.replicas),
       section("Agreement", h("div", { class: "grid2" }, el.agree, el.norm, el.cosines, el.norms)),
-      section("Traffic", el.traffic),
+      section("Traffic", el.traffic, h("p", { class: "row" }, priceField("gb", "Price of a GB that is read"), priceField("k", "Price of 1,000 requests"), el.total)),
       section("What happened", el.happenings),
       section("Log", el.log),
       section("Verification", el.verify),
@@ -514,16 +525,6 @@
     const drawTraffic = () => {
       const p = prices();
       const cost = (r) => r.received / 1e9 * p.gb + (r.writes + r.reads) / 1000 * p.k;
-      const field = (key, label) => {
-        const id = `price-${key}`;
-        const input = h("input", { id, type: "number", min: 0, step: "any", onchange: () => {
-          const now = { ...prices(), [key]: Math.max(0, +input.value || 0) };
-          try { localStorage.setItem("prices", JSON.stringify(now)); } catch { /* it is used once */ }
-          drawTraffic();
-        } });
-        input.value = p[key];
-        return [h("label", { for: id }, label), input];
-      };
       const priced = p.gb > 0 || p.k > 0;
       const sum = run.replicas.reduce((a, r) => a + cost(r), 0);
       el.traffic.replaceChildren(table("Traffic of each replica", [
@@ -534,8 +535,8 @@
         ["download", (r) => (r.down_bps > 0 ? scaled(r.down_bps, "bit/s") : "–"), "n"],
         ["a request", (r) => (r.request_s > 0 ? duration(r.request_s) : "–"), "n"],
         ...(priced ? [["cost", (r) => number(cost(r), 3), "n"]] : []),
-      ], run.replicas), h("p", { class: "row" }, field("gb", "Price of a GB that is read"), field("k", "Price of 1,000 requests"),
-        priced ? h("strong", {}, `all replicas so far: ${number(sum, 3)}`) : h("span", { class: "soft" }, "With prices there is a column of costs.")));
+      ], run.replicas));
+      el.total.replaceChildren(priced ? h("strong", {}, `all replicas so far: ${number(sum, 3)}`) : h("span", { class: "soft" }, "With prices there is a column of costs."));
     };
 
     // The names of a large entry would fill the page: the first sixteen are shown, and the number of the rest.

@@ -210,9 +210,11 @@ const cases = {
     await page.getByText("The same as a table").click();
     await page.getByLabel(/Find/).fill("outer_learning_rate");
     await says(page, "server.diloco.outer_learning_rate");
-    await page.getByLabel("Price of a GB that is read").fill("0.09");
-    await page.keyboard.press("Enter");
+    const price = await page.getByLabel("Price of a GB that is read").elementHandle();
+    await price.fill("0.09");
+    await price.press("Enter");
     await says(page, "all replicas so far:");
+    must(await price.evaluate((field) => field.isConnected), "a field that is being filled in was redrawn");
     must(page.asked.every((one) => new URL(one).origin === new URL(url).origin || one.startsWith("data:")), "the page asked elsewhere");
     await picture(page, "page-finished");
     await closed(page);
