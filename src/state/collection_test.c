@@ -648,15 +648,13 @@ static void count_commits(toy *t, diloco_run *run, const char *line)
     if (strstr(line, "\"event\":\"commit\"")) atomic_fetch_add(&n_commits, 1);
 }
 
-/* Other writers may have created any number of names that a collection deletes. */
-TEST(p25_run_goes_on_during_a_collection_that_takes_long)
+/* A run of 200 entries over that store, with a snapshot at each. */
+static void live_over(const diloco_user_store *store, const char *url, const char *kept)
 {
     char name[DL_STORE_USER_NAME];
-    diloco_user_store slow = user_store();
-    slow.remove = remove_slowly;
-    CHECK_OK(dl_store_add_user(name, &slow));
-    toy t = toy_of("r0", "user://mine/slow");
-    toy_keep("mem://user.slow");
+    CHECK_OK(dl_store_add_user(name, store));
+    toy t = toy_of("r0", url);
+    toy_keep(kept);
     toy_set(&t, "run.state_dir", "none");
     toy_set(&t, "run.snapshot_every", "0.001");
     toy_set(&t, "run.single_committer", "r0");
@@ -665,8 +663,16 @@ TEST(p25_run_goes_on_during_a_collection_that_takes_long)
     t.heard = count_commits;
     toy_live(&t);
     TOY_OK(t);
-    CHECK(atomic_load(&was_slow));
     dl_store_drop_user("mine");
+}
+
+/* Other writers may have created any number of names that a collection deletes. */
+TEST(p25_run_goes_on_during_a_collection_that_takes_long)
+{
+    diloco_user_store slow = user_store();
+    slow.remove = remove_slowly;
+    live_over(&slow, "user://mine/slow", "mem://user.slow");
+    CHECK(atomic_load(&was_slow));
 }
 
 static atomic_uint n_snapshots;
@@ -705,23 +711,12 @@ static diloco_status remove_by_slow(void *user, void *handle, const char *key, d
 /* It would delete nothing if each snapshot ended it. */
 TEST(p25_collection_that_takes_longer_than_snapshots_come_deletes)
 {
-    char name[DL_STORE_USER_NAME];
     diloco_user_store store = user_store();
     store.create = create_counted;
     store.list = list_slowly;
     store.remove = remove_by_slow;
-    CHECK_OK(dl_store_add_user(name, &store));
-    toy t = toy_of("r0", "user://mine/slow-listing");
-    toy_keep("mem://user.slow-listing");
-    toy_set(&t, "run.state_dir", "none");
-    toy_set(&t, "run.snapshot_every", "0.001");
-    toy_set(&t, "run.single_committer", "r0");
-    toy_set(&t, "trainer.rounds", "200");
-    t.step_us = 500;
-    toy_live(&t);
-    TOY_OK(t);
+    live_over(&store, "user://mine/slow-listing", "mem://user.slow-listing");
     CHECK(atomic_load(&slow) && atomic_load(&slow_deletes));
-    dl_store_drop_user("mine");
 }
 
 static diloco_verify_report verify_run(const char *store, const char *retain)
