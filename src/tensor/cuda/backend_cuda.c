@@ -80,7 +80,9 @@ static bool enter(gpu *g)
 static bool begin(gpu *g)
 {
     const char *what = NULL;
-    return enter(g) && check(g, dl_cuda_launches_submit(g->launches, &what), what);
+    if (!enter(g)) return false;
+    const int code = dl_cuda_launches_submit(g->launches, &what);
+    return check(g, code, what);
 }
 
 static diloco_status failure(const gpu *g)
