@@ -239,6 +239,58 @@ TEST(run_with_a_divided_optimizer_resumes_bitwise_also_with_one_that_is_not)
         check_divided_resume(&resumes[i]);
 }
 
+/* Returns whether a line of the record has the text. */
+static bool has_line(const fixture_record *record, const char *text)
+{
+    bool found = false;
+    for (size_t i = 0; i < record->n; i++)
+        found |= strstr(record->lines[i], text) != NULL;
+    return found;
+}
+
+/* Cards that save and others that resume. Other cards update other elements. */
+static const struct move {
+    const char *from, *to, *optimizer, *warning;
+} moves[] = {
+    {"cuda:0,1", "cuda:2,0,3,1", "adamw", "saved with 2 x emulated device"},
+    {"cuda:2,0,3,1", "cuda:1,0", "muon", "saved with 4 x emulated device"},
+    {"cuda:3,1", "cuda", "qhadamw", "saved with 2 x emulated device"},
+    {"cuda", "cuda:0,1", "adamw", "saved with emulated device"},
+};
+
+/* Trains on m->from up to the stop, and then on m->to. */
+static float *train_moved(const struct move *m, bool divided, size_t *n)
+{
+    fixture_record first = {.stop_at = 6}, second = {0};
+    dl_config *config = config_on("diloco", m->from, "4");
+    set(config, "trainer.optimizer", m->optimizer);
+    set(config, "trainer.zero_stage", divided && strchr(m->from, ',') ? "1" : "0");
+    begin(1 + divided);
+    CHECK_STATUS(DILOCO_EINTERRUPTED, train_run(config, &first));
+    set(config, "trainer.device", m->to);
+    set(config, "trainer.zero_stage", divided && strchr(m->to, ',') ? "1" : "0");
+    CHECK_OK(train_run(config, &second));
+    CHECK_INT(6, fixture_count(&first, "step"));
+    CHECK(fixture_count(&second, "step") > 0);
+    CHECK(has_line(&second, m->warning));
+    float *theta = fixture_theta(config, n);
+    fixture_record_free(&first), fixture_record_free(&second);
+    free(config);
+    return theta;
+}
+
+TEST(run_with_a_divided_optimizer_resumes_on_other_cards_as_one_that_is_not)
+{
+    for (size_t i = 0; i < sizeof moves / sizeof moves[0]; i++) {
+        size_t n, n_divided;
+        float *one = train_moved(&moves[i], false, &n);
+        float *divided = train_moved(&moves[i], true, &n_divided);
+        CHECK_INT(n, n_divided);
+        CHECK_BYTES(one, divided, n * sizeof *one);
+        free(one), free(divided);
+    }
+}
+
 TEST(several_devices_train_as_one_with_the_same_micro_batches)
 {
     static const char *const rows[][3] = {
@@ -285,10 +337,7 @@ TEST(run_that_resumes_on_another_number_of_devices_warns)
     CHECK_STATUS(DILOCO_EINTERRUPTED, train_run(config, &first));
     set(config, "trainer.device", "cuda");
     CHECK_OK(train_run(config, &second));
-    bool warned = false;
-    for (size_t i = 0; i < second.n; i++)
-        warned |= strstr(second.lines[i], "saved with 2 x emulated device") != NULL;
-    CHECK(warned);
+    CHECK(has_line(&second, "saved with 2 x emulated device"));
     fixture_record_free(&first), fixture_record_free(&second);
     free(config);
 }
@@ -391,6 +440,7 @@ TEST_MAIN(two_devices_have_the_gradient_of_one_with_two_micro_batches,
           gradients_that_are_added_in_parts_of_any_size_have_the_bits_of_one_sum,
           optimizer_that_is_divided_among_devices_has_the_bits_of_one,
           run_with_a_divided_optimizer_resumes_bitwise_also_with_one_that_is_not,
+          run_with_a_divided_optimizer_resumes_on_other_cards_as_one_that_is_not,
           several_devices_train_as_one_with_the_same_micro_batches,
           run_on_two_devices_that_was_stopped_resumes_bitwise,
           run_that_resumes_on_another_number_of_devices_warns,
