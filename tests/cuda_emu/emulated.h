@@ -47,14 +47,16 @@ typedef struct emulated_setup {
     int capability;   /* 10 major + minor; 0: 90 */
     uint64_t fail_at; /* the call that fails, from 1; 0: none */
     int fail_with;    /* its result */
+    int loses_device; /* not 0: the device of that call does no more work, and its calls fail */
     emulated_fault fault;
     char fault_in[64]; /* kernel */
 } emulated_setup;
 
 /* emulated_configure counts calls from 0 again. A device process that died is started again. */
 void emulated_configure(const emulated_setup *setup);
-uint64_t emulated_calls(void);  /* of the driver since then */
+uint64_t emulated_calls(void);  /* of the driver and of NCCL since then */
 uint64_t emulated_leaked(void); /* bytes of device and pinned memory that are allocated now */
+int emulated_has_ended(void);   /* whether the device process has, for example at a mistake */
 /* Name of kernel i of the device program. Returns false after the last. The device is open. */
 int emulated_kernel_name(char *out, size_t size, size_t i);
 
@@ -74,16 +76,20 @@ typedef enum emulated_op {
     EMULATED_STREAM_CREATE,
     EMULATED_STREAM_DESTROY,
     EMULATED_WAIT,
-    EMULATED_RECORD,    /* event `to`, for the time n */
-    EMULATED_AWAIT,     /* until event `to` has been recorded n times */
-    EMULATED_QUERY,     /* one item of the stream's work; more may remain */
-    EMULATED_COLLECTIVE /* one rank's part */
+    EMULATED_RECORD,     /* event `to`, for the time n */
+    EMULATED_AWAIT,      /* until event `to` has been recorded n times */
+    EMULATED_QUERY,      /* one item of the stream's work; more may remain */
+    EMULATED_COLLECTIVE, /* one rank's part */
+    EMULATED_LOSE,       /* the device */
+    EMULATED_CLOSE,      /* a communicator: its collectives must end */
+    EMULATED_ABORT       /* the collectives of a clique that are queued on a device */
 } emulated_op;
 
 typedef struct emulated_request {
     uint32_t op, grid, block, size; /* size: of the arguments */
     uint64_t to, from, n, stream, kernel;
     uint64_t device; /* of the context */
+    uint64_t clique; /* of a collective: the communicators that were made together */
     emulated_setup setup;
     unsigned char arguments[EMULATED_ARGUMENTS];
 } emulated_request;
@@ -96,13 +102,19 @@ typedef struct emulated_reply {
 /* A collective between devices: a request for each rank, in the order of the ranks. `to` and `from`
  * are arrays of n bytes, `stream` and `device` are the rank's, `size` is an emulated_meeting. In an
  * exchange the arguments are instead an array of n emulated_receive. A collective is done on all
- * streams at once, after the earlier work of each. Returns the driver's result. */
+ * streams at once, after the earlier work of each. Returns the driver's result. The call that fails
+ * (emulated_setup) has queued it on half of the ranks, which then wait until they are aborted. */
 typedef enum emulated_meeting { EMULATED_BROADCAST, EMULATED_EXCHANGE } emulated_meeting;
 typedef struct emulated_receive {
     uint64_t to, from, bytes, device; /* device: whose memory `from` is */
 } emulated_receive;
 enum { EMULATED_MOST_RECEIVES = EMULATED_ARGUMENTS / sizeof(emulated_receive) };
 int emulated_collective(emulated_request *requests, size_t n);
+/* The end of a clique's communicator on a device. Collectives that still wait there are removed if
+ * it is aborted. Otherwise they are awaited. Neither counts a call, or fails. */
+void emulated_close(uint64_t clique, uint64_t device, int is_aborted);
+/* Counts a call of a library that uses the driver. Returns whether it is the call that fails. */
+int emulated_library_call(void);
 
 /* The first page of pinned memory: why the device process ended. */
 typedef struct emulated_last_words {

@@ -247,6 +247,45 @@ static void all_work()
         work_off(s.second, SIZE_MAX);
 }
 
+/* A release waits for its device, as the driver's does. */
+static int release_after_work(const emulated_request &r)
+{
+    all_work();
+    for (auto &s : streams)
+        if (device_of[s.first] == r.device) wait_for(s.second);
+    return release(r.to);
+}
+
+/* A lost device forgets its work, and gets no more. */
+static std::map<uint64_t, bool> is_lost;
+
+static void lose(uint64_t device)
+{
+    is_lost[device] = true;
+    for (auto &s : streams)
+        if (device_of[s.first] == device) s.second.clear();
+}
+
+static void close_communicator(const emulated_request &r)
+{
+    all_work();
+    for (const auto &s : streams)
+        for (const auto &one : s.second)
+            if (one.op == EMULATED_COLLECTIVE && one.clique == r.clique && one.device == r.device)
+                end("a communicator is closed while its collective waits for ever");
+}
+
+static void abort_collectives(const emulated_request &r)
+{
+    for (auto &s : streams) {
+        std::deque<emulated_request> rest;
+        for (const auto &one : s.second)
+            if (one.op != EMULATED_COLLECTIVE || one.clique != r.clique || one.device != r.device)
+                rest.push_back(one);
+        s.second.swap(rest);
+    }
+}
+
 static bool receives_fit(const emulated_request &r)
 {
     for (uint64_t i = 0; i < r.n; i++) {
@@ -276,6 +315,7 @@ static int enqueue(const emulated_request &r)
 {
     if (!streams.count(r.stream) || device_of[r.stream] != r.device) return INVALID_VALUE;
     if (!has_memory(r)) return INVALID_VALUE;
+    if (is_lost[r.device]) return 0;
     if (r.op == EMULATED_LAUNCH) {
         const emulated_kernel *k = reinterpret_cast<const emulated_kernel *>(r.kernel);
         if (k->size != r.size || r.block == 0 || r.block % EMULATED_WARP ||
@@ -315,8 +355,16 @@ static int answer(const emulated_request &r, uint64_t *value)
     case EMULATED_ALLOC:
         return allocate(value, r.n, r.device);
     case EMULATED_RELEASE:
-        all_work();
-        return release(r.to); /* as the driver's, it waits */
+        return release_after_work(r);
+    case EMULATED_LOSE:
+        lose(r.device);
+        return 0;
+    case EMULATED_CLOSE:
+        close_communicator(r);
+        return 0;
+    case EMULATED_ABORT:
+        abort_collectives(r);
+        return 0;
     case EMULATED_COPY:
     case EMULATED_FILL:
     case EMULATED_LAUNCH:

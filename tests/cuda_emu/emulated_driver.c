@@ -32,6 +32,7 @@ static struct {
         uint64_t at, bytes;
     } pieces[1024]; /* of the device */
     size_t n_pieces;
+    bool is_lost[EMULATED_MOST_DEVICES];
     uint64_t pinned[N_PINNED]; /* sizes of the pieces, in order of their addresses */
 } emu = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -120,7 +121,9 @@ static void configure_by_environment(void)
 int emulated_exchange_request(emulated_request *request, uint64_t *value)
 {
     emulated_reply reply;
-    if (request->op != EMULATED_COLLECTIVE) request->device = context ? context - 1 : 0;
+    const bool names_device = request->op == EMULATED_COLLECTIVE || request->op == EMULATED_ABORT ||
+                              request->op == EMULATED_CLOSE;
+    if (!names_device) request->device = context ? context - 1 : 0;
     if (emu.code) return emu.code;
     if (!emu.process) {
         configure_by_environment();
@@ -162,6 +165,7 @@ SHOWN void emulated_configure(const emulated_setup *setup)
     emu.setup = *setup;
     emu.calls = emu.device_bytes = emu.n_pieces = 0;
     memset(emu.contexts, 0, sizeof emu.contexts);
+    memset(emu.is_lost, 0, sizeof emu.is_lost);
     emu.code = 0;
     emu.text[0] = '\0';
     emulated_forget_graphs();
@@ -175,6 +179,11 @@ SHOWN uint64_t emulated_calls(void)
     return emu.calls;
 }
 
+SHOWN int emulated_has_ended(void)
+{
+    return emu.code != 0;
+}
+
 SHOWN uint64_t emulated_leaked(void)
 {
     uint64_t bytes = emu.device_bytes + emulated_graphs() + emulated_events(); /* a byte for each */
@@ -185,11 +194,21 @@ SHOWN uint64_t emulated_leaked(void)
 
 /* ---- a call */
 
+static void lose_device(void)
+{
+    emulated_request r = {.op = EMULATED_LOSE};
+    emu.is_lost[context - 1] = true;
+    if (emu.process) (void)emulated_exchange_request(&r, NULL);
+}
+
 int emulated_enter(bool needs_context)
 {
     pthread_mutex_lock(&emu.lock);
-    if (++emu.calls == emu.setup.fail_at) return emu.setup.fail_with;
+    const bool fails = ++emu.calls == emu.setup.fail_at;
+    if (fails && emu.setup.loses_device && needs_context && context) lose_device();
+    if (fails) return emu.setup.fail_with;
     if (needs_context && !context) return DL_CUDA_INVALID_CONTEXT;
+    if (needs_context && emu.is_lost[context - 1]) return emu.setup.fail_with;
     return emu.code;
 }
 
@@ -212,15 +231,32 @@ int emulated_ask(emulated_request *request, uint64_t *value)
 SHOWN int emulated_collective(emulated_request *requests, size_t n)
 {
     int code = emulated_enter(false);
+    const int injected = emu.code ? 0 : code;
     emu.collectives++;
-    for (size_t i = 0; !code && i < n; i++) {
+    if (injected) code = 0;
+    for (size_t i = 0; !code && i < (injected ? n / 2 : n); i++) {
         requests[i].op = EMULATED_COLLECTIVE;
         requests[i].grid = (uint32_t)n;
         requests[i].block = (uint32_t)i;
         requests[i].kernel = emu.collectives;
         code = emulated_exchange_request(&requests[i], NULL);
     }
-    return emulated_leave(code);
+    return emulated_leave(injected ? injected : code);
+}
+
+SHOWN void emulated_close(uint64_t clique, uint64_t device, int is_aborted)
+{
+    emulated_request r = {
+        .op = is_aborted ? EMULATED_ABORT : EMULATED_CLOSE, .clique = clique, .device = device};
+    pthread_mutex_lock(&emu.lock);
+    if (emu.process) (void)emulated_exchange_request(&r, NULL);
+    pthread_mutex_unlock(&emu.lock);
+}
+
+SHOWN int emulated_library_call(void)
+{
+    pthread_mutex_lock(&emu.lock);
+    return emulated_leave(++emu.calls == emu.setup.fail_at);
 }
 
 SHOWN int emulated_kernel_name(char *out, size_t size, size_t i)

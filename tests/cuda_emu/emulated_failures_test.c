@@ -1,7 +1,9 @@
-/* emulated_failures_test.c - a replica on the emulated device, one call of whose driver fails. The
- * run ends with one error that names the device, or the call did not matter. In both cases the same
- * command finishes the run, with the bits of a run without a failure. */
+/* emulated_failures_test.c - a replica on one emulated device or on two. One call of its driver, or
+ * of the library of collectives, fails. The run ends with one error that names the device, or the
+ * call did not matter. In both cases the same command finishes the run, with the bits of a run
+ * without a failure. */
 #include "cuda_emu/emulated_backend.h"
+#include "cuda_emu/emulated_nccl.h"
 #include "nn/device.h"
 #include "train_fixture.h"
 
@@ -12,20 +14,28 @@ diloco_status __wrap_dl_device_open(dl_backend **out, const char *device, size_t
 {
     static const char image[] = "the kernels are in the device program";
     static const dl_span images[] = {{image, sizeof image}};
-    const dl_cuda_source source = {
-        .name = "emulated", .library = EMULATED_LIBRARY, .images = images, .n_images = 1};
+    const dl_cuda_source source = {.name = "emulated",
+                                   .library = EMULATED_LIBRARY,
+                                   .images = images,
+                                   .n_images = 1,
+                                   .collectives = EMULATED_NCCL};
     dl_device_list list;
     *out = NULL;
     DL_TRY(dl_device_of_name(&list, device));
     return dl_backend_cuda(out, &source, list.cards[rank]);
 }
 
-/* A run of two entries of two steps. */
-static dl_config *short_run(void)
+/* A run of two entries of two steps. Two devices divide the optimizer, and add gradients in parts.
+ */
+static dl_config *short_run(size_t n_devices)
 {
     dl_config *config = fixture_config("diloco");
-    set(config, "trainer.device", "cuda");
+    set(config, "trainer.device", n_devices == 1 ? "cuda" : "cuda:1,0");
     set(config, "trainer.local_steps_per_round", "2");
+    if (n_devices == 1) return config;
+    set(config, "trainer.gradient_accumulation_steps", "2");
+    set(config, "trainer.gradient_bucket_bytes", "3000");
+    set(config, "trainer.zero_stage", "1");
     return config;
 }
 
@@ -39,27 +49,33 @@ static diloco_status run(const dl_config *config, uint64_t fail_at, int fail_wit
     emulated_setup setup = emulated_way(fail_at % EMULATED_WAYS);
     setup.fail_at = fail_at;
     setup.fail_with = fail_with;
+    setup.loses_device = fail_with == DL_CUDA_LAUNCH_FAILED;
+    setup.devices = 2;
     emulated_configure(&setup);
     const diloco_status status = diloco_train(config, "r0", &hooks);
     *calls = emulated_calls();
     fixture_record_free(&record);
+    CHECK_INT(0, emulated_communicators());
+    CHECK(!emulated_has_ended());
     return status;
 }
 
 /* Returns whether the run has ended with an error. */
-static bool check_failure(const float *expected, size_t n, uint64_t at)
+static bool check_failure(size_t n_devices, const float *expected, size_t n, uint64_t at)
 {
-    const int code = at % 2 ? DL_CUDA_LAUNCH_FAILED : DL_CUDA_OUT_OF_MEMORY;
-    dl_config *config = short_run();
+    const int code = at / 100 % 2 ? DL_CUDA_LAUNCH_FAILED : DL_CUDA_OUT_OF_MEMORY;
+    dl_config *config = short_run(n_devices);
     uint64_t calls;
     size_t n_theta;
     const diloco_status status = run(config, at, code, &calls);
-    CHECK(calls >= at);
+    CHECK(!status || calls >= at); /* a run whose streams work otherwise may have fewer calls */
     if (status) {
         CHECK(status == DILOCO_EIO || status == DILOCO_ENOMEM);
         CHECK_CONTAINS("emulated", diloco_error_text());
+        CHECK(!strstr(diloco_error_text(), "(null)")); /* it names the call */
         CHECK_OK(run(config, 0, 0, &calls));
     }
+    emulated_configure(&(emulated_setup){.seed = 1, .devices = 2}); /* it may not have failed yet */
     float *theta = fixture_theta(config, &n_theta);
     CHECK_INT(n, n_theta);
     CHECK_BYTES(expected, theta, n * sizeof *theta);
@@ -67,20 +83,32 @@ static bool check_failure(const float *expected, size_t n, uint64_t at)
     return status != DILOCO_OK;
 }
 
-/* Calls at an even distance, others with each seed. */
-TEST(run_whose_driver_fails_once_ends_with_its_error_and_resumes_bitwise)
+/* Each seed has calls of its own, at an even distance. SEEDS of them have each call once. */
+static void check_failures(size_t n_devices)
 {
-    enum { EACH = 12 };
+    enum { SEEDS = 100 };
     uint64_t calls;
-    size_t n, n_failed = 0, n_tried = EACH * emulated_seeds(1);
-    dl_config *config = short_run();
+    size_t n, n_failed = 0, n_tried = 0;
+    dl_config *config = short_run(n_devices);
     CHECK_OK(run(config, 0, 0, &calls));
     float *expected = fixture_theta(config, &n);
-    for (size_t i = 0; i < n_tried; i++)
-        n_failed += check_failure(expected, n,
-                                  1 + (i * calls + emulated_first_seed() * 7919 % calls) / n_tried);
+    for (uint64_t seed = 0; seed < emulated_seeds(1); seed++)
+        for (uint64_t at = 1 + (emulated_first_seed() + seed) * 37 % SEEDS; at <= calls;
+             at += SEEDS, n_tried++)
+            n_failed += check_failure(n_devices, expected, n, at);
     CHECK(n_failed > n_tried / 2);
     free(expected), free(config);
 }
 
-TEST_MAIN(run_whose_driver_fails_once_ends_with_its_error_and_resumes_bitwise)
+TEST(run_whose_driver_fails_once_ends_with_its_error_and_resumes_bitwise)
+{
+    check_failures(1);
+}
+
+TEST(run_on_two_devices_with_one_failing_call_ends_with_its_error_and_resumes_bitwise)
+{
+    check_failures(2);
+}
+
+TEST_MAIN(run_whose_driver_fails_once_ends_with_its_error_and_resumes_bitwise,
+          run_on_two_devices_with_one_failing_call_ends_with_its_error_and_resumes_bitwise)

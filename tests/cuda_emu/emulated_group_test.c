@@ -265,14 +265,18 @@ static diloco_status use(cards *c)
     return DILOCO_OK;
 }
 
-TEST(each_failing_call_ends_the_collectives_of_all_devices)
+/* Of the driver and of the library. A collective that fails has begun on some devices. */
+static void check_each_failing_call(int loses_device)
 {
     diloco_status status = DILOCO_EIO;
     uint64_t at = 0;
     while (status) {
         cards c = {0};
-        emulated_configure(&(emulated_setup){
-            .seed = 1, .devices = N, .fail_at = ++at, .fail_with = DL_CUDA_LAUNCH_FAILED});
+        emulated_configure(&(emulated_setup){.seed = 1,
+                                             .devices = N,
+                                             .fail_at = ++at,
+                                             .fail_with = DL_CUDA_LAUNCH_FAILED,
+                                             .loses_device = loses_device});
         status = use(&c);
         const bool ran_out = emulated_calls() < at;
         CHECK(ran_out == !status);
@@ -282,8 +286,49 @@ TEST(each_failing_call_ends_the_collectives_of_all_devices)
             if (c.arrays[i]) dl_backend_release(c.backends[i], c.arrays[i]);
             dl_backend_destroy(c.backends[i]);
         }
+        CHECK(!emulated_has_ended());
     }
-    CHECK(at > 20);
+    CHECK(at > 100);
+}
+
+/* A lost device leaves the others in a collective until that is aborted. */
+TEST(each_failing_call_ends_the_collectives_of_all_devices)
+{
+    check_each_failing_call(0);
+    check_each_failing_call(1);
+}
+
+/* Opens all devices, queues a broadcast, and zeroes an array of the second one. */
+static void broadcast_and_zero(cards *c, uint64_t fail_at)
+{
+    emulated_configure(&(emulated_setup){.seed = 1,
+                                         .devices = N,
+                                         .fail_at = fail_at,
+                                         .fail_with = DL_CUDA_LAUNCH_FAILED,
+                                         .loses_device = 1});
+    *c = (cards){0};
+    CHECK_OK(open_cards(c));
+    dl_group_broadcast(c->group, c->arrays, COUNT);
+    dl_backend_zero(c->backends[1], c->arrays[1], sizeof(float));
+}
+
+/* As after a step that fails for another reason. The work of the lost device is not done yet. */
+TEST(group_that_is_closed_in_a_collective_does_not_wait_for_a_lost_device)
+{
+    cards c;
+    broadcast_and_zero(&c, 0);
+    const uint64_t calls = emulated_calls(); /* the last one is cuMemsetD8Async */
+    close_cards(&c);
+    broadcast_and_zero(&c, calls);
+    dl_group_destroy(c.group);
+    CHECK_INT(0, emulated_communicators());
+    CHECK(!emulated_has_ended());
+    check_array(&c, 0, 1, 1000);
+    for (size_t i = 0; i < N; i++) {
+        dl_backend_release(c.backends[i], c.arrays[i]);
+        dl_backend_destroy(c.backends[i]);
+    }
+    CHECK(!emulated_has_ended());
 }
 
 TEST_MAIN(sum_goes_to_the_first_device_and_a_broadcast_comes_from_it,
@@ -292,4 +337,5 @@ TEST_MAIN(sum_goes_to_the_first_device_and_a_broadcast_comes_from_it,
           part_is_added_after_its_mark_and_before_later_work,
           scatter_gives_each_rank_its_elements_and_a_gather_brings_them_back,
           group_is_refused_without_the_library_and_with_one_card_twice,
-          each_failing_call_ends_the_collectives_of_all_devices)
+          each_failing_call_ends_the_collectives_of_all_devices,
+          group_that_is_closed_in_a_collective_does_not_wait_for_a_lost_device)

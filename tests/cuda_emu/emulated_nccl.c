@@ -1,8 +1,9 @@
 /* emulated_nccl.c - the functions of NCCL that groups of cards call, for the emulated device.
  *
- * A group of calls is one collective of all ranks of a communicator, or an exchange of any of them.
- * The library refuses what would leave ranks waiting: another number of calls, another size,
- * another operation, or a send that no rank receives. */
+ * Each call is counted with those of the driver, so each can be the one that fails. A group of
+ * calls is one collective of all ranks of a communicator, or an exchange of any of them. The
+ * library refuses what would leave ranks waiting: another number of calls, another size, another
+ * operation, or a send that no rank receives. */
 #include "emulated_nccl.h"
 
 #include "emulated.h"
@@ -39,8 +40,8 @@ enum { MOST_TRANSFERS = 2 * EMULATED_MOST_DEVICES * EMULATED_MOST_DEVICES };
 
 /* The calls of the group that has begun: a broadcast of all ranks, or an exchange of some. */
 static struct {
-    bool begun;
-    int n; /* ranks */
+    bool begun, failed; /* failed: one of the calls has */
+    int n;              /* ranks */
     const communicator *of[EMULATED_MOST_DEVICES];
     emulated_request requests[EMULATED_MOST_DEVICES];
     size_t n_sends, n_receives;
@@ -60,6 +61,7 @@ const char *ncclGetErrorString(int error)
 int ncclCommInitAll(void **communicators, int n, const int *cards)
 {
     int n_cards = 0;
+    if (emulated_library_call()) return DL_NCCL_DRIVER_FAILED;
     if (cuDeviceGetCount(&n_cards)) return DL_NCCL_DRIVER_FAILED;
     if (n < 1 || n > EMULATED_MOST_DEVICES) return DL_NCCL_INVALID_ARGUMENT;
     for (int i = 0; i < n; i++)
@@ -77,39 +79,58 @@ int ncclCommInitAll(void **communicators, int n, const int *cards)
     return DL_NCCL_SUCCESS;
 }
 
+/* A call that fails closes the communicator, too. */
+static int close_one(communicator *c, bool is_aborted)
+{
+    emulated_close(c->clique, (uint64_t)c->card, is_aborted);
+    n_open--;
+    free(c);
+    return emulated_library_call() ? DL_NCCL_DRIVER_FAILED : DL_NCCL_SUCCESS;
+}
+
 int ncclCommDestroy(void *of)
 {
-    n_open--;
-    free(of);
-    return DL_NCCL_SUCCESS;
+    return close_one(of, false);
 }
 
 int ncclCommAbort(void *of)
 {
-    return ncclCommDestroy(of);
+    return close_one(of, true);
 }
 
+/* If this call is to fail, a collective has. */
 int ncclCommGetAsyncError(void *of, int *result)
 {
-    *result = DL_NCCL_SUCCESS;
+    *result = emulated_library_call() ? DL_NCCL_DRIVER_FAILED : DL_NCCL_SUCCESS;
     return of ? DL_NCCL_SUCCESS : DL_NCCL_INVALID_ARGUMENT;
 }
 
 int ncclGroupStart(void)
 {
     if (calls.begun) return DL_NCCL_INVALID_USAGE; /* the library nests them; we do not */
+    if (emulated_library_call()) return DL_NCCL_DRIVER_FAILED;
     memset(&calls, 0, sizeof calls);
     calls.begun = true;
     return DL_NCCL_SUCCESS;
+}
+
+/* Counts a call of the group. Returns whether it fails, and the group with it. */
+static bool call_fails(void)
+{
+    if (!emulated_library_call()) return false;
+    calls.failed = true;
+    return true;
 }
 
 /* Adds a call to the group, in the place of its rank. */
 static int add(const communicator *c, const emulated_request *request)
 {
     if (!calls.begun || calls.n >= c->n || calls.of[c->rank]) return DL_NCCL_INVALID_USAGE;
+    if (call_fails()) return DL_NCCL_DRIVER_FAILED;
     calls.of[c->rank] = c;
     calls.requests[c->rank] = *request;
     calls.requests[c->rank].device = (uint64_t)c->card;
+    calls.requests[c->rank].clique = c->clique;
     calls.n++;
     return DL_NCCL_SUCCESS;
 }
@@ -131,8 +152,10 @@ static emulated_request *request_of(const communicator *c, void *stream)
     emulated_request *r = &calls.requests[c->rank];
     if (!calls.of[c->rank]) {
         calls.of[c->rank] = c;
-        *r = (emulated_request){
-            .size = EMULATED_EXCHANGE, .device = (uint64_t)c->card, .stream = (uintptr_t)stream};
+        *r = (emulated_request){.size = EMULATED_EXCHANGE,
+                                .device = (uint64_t)c->card,
+                                .clique = c->clique,
+                                .stream = (uintptr_t)stream};
         calls.n++;
     }
     return r;
@@ -144,6 +167,7 @@ static int add_transfer(transfer *list, size_t *n, const transfer *call, int typ
     if (type != DL_NCCL_FLOAT32 || call->peer < 0 || call->peer >= c->n || call->peer == c->rank)
         return DL_NCCL_INVALID_ARGUMENT;
     if (!calls.begun || *n == MOST_TRANSFERS) return DL_NCCL_INVALID_USAGE;
+    if (call_fails()) return DL_NCCL_DRIVER_FAILED;
     const emulated_request *r = request_of(c, stream);
     if (calls.of[c->rank] != c || r->size != EMULATED_EXCHANGE || r->stream != (uintptr_t)stream)
         return DL_NCCL_INVALID_USAGE; /* the library allows more; we do not use it */
@@ -224,6 +248,7 @@ int ncclGroupEnd(void)
 {
     if (!calls.begun) return DL_NCCL_INVALID_USAGE;
     calls.begun = false;
+    if (calls.failed) return DL_NCCL_DRIVER_FAILED;
     if (calls.n == 0) return DL_NCCL_SUCCESS;
     return calls.n_sends + calls.n_receives ? exchange() : broadcast();
 }

@@ -398,39 +398,53 @@ TEST(step_with_full_pinned_memory_has_the_loss_of_another)
 }
 
 /* One call of the driver or of the library fails, up to the end of a step. The step or an earlier
- * call fails, and waits for no device. In every second case the step also waits before it copies a
- * micro-batch to the second device. Returns whether the call was reached. */
-static bool fails_at(const dl_config *config, uint64_t at)
+ * call fails, and waits for no device. A step whose loss is read already is complete, and the next
+ * one fails. In every second case the step also waits before it copies a micro-batch to the second
+ * device. In the others the call's device is lost. at 0: none fails. Returns whether the call was
+ * reached. */
+static bool fails_at(const dl_config *config, uint64_t at, double *loss)
 {
     dl_setup s;
     dl_step step;
     dl_step_facts facts;
     void *memory = NULL;
-    emulated_configure(&(emulated_setup){
-        .seed = at, .devices = 2, .fail_at = at, .fail_with = DL_CUDA_LAUNCH_FAILED});
+    emulated_configure(&(emulated_setup){.seed = at,
+                                         .devices = 2,
+                                         .fail_at = at,
+                                         .fail_with = DL_CUDA_LAUNCH_FAILED,
+                                         .loses_device = at % 2});
     diloco_status status = dl_setup_open(&s, config, 1, (size_t)config->batch_size);
     if (!status) {
         fixture_initial(&s);
         status = dl_step_init(&step, &s, false);
         if (!status && at % 2 == 0) status = fill_stage(&memory, &step);
         if (!status) status = dl_step_take(&facts, &step, 0, 0, 1e-3);
-        CHECK((emulated_calls() < at) == !status);
+        if (!status && !at) *loss = facts.loss;
+        if (!status) CHECK(facts.loss == *loss);
+        const bool late = !status && at && emulated_calls() >= at;
+        if (late) status = dl_step_take(&facts, &step, 0, 0, 1e-3);
+        CHECK((!at || emulated_calls() < at) == !status);
         if (memory) dl_backend_release(dl_ranks_backend(step.ranks, 1), memory);
         dl_step_deinit(&step);
         dl_setup_close(&s);
     }
     CHECK_INT(0, emulated_communicators());
+    CHECK(!emulated_has_ended());
     return emulated_calls() >= at;
 }
 
-/* Also with gradients in parts and a divided optimizer. */
+/* Also with gradients in parts and a divided optimizer. DISTANCE seeds have each call once. */
 TEST(failing_call_fails_the_step_and_leaves_no_device_waiting)
 {
+    enum { DISTANCE = 23 };
     for (size_t divided = 0; divided < 2; divided++) {
+        double loss;
         dl_config *config = config_on("diloco", "cuda:0,1", "2");
         if (divided) set(config, "trainer.gradient_bucket_bytes", "3000");
         if (divided) set(config, "trainer.zero_stage", "1");
-        for (uint64_t at = 1; fails_at(config, at); at += 13) {
+        CHECK(fails_at(config, 0, &loss));
+        for (uint64_t at = 1 + (emulated_first_seed() + 22) % DISTANCE; fails_at(config, at, &loss);
+             at += DISTANCE) {
         }
         free(config);
     }

@@ -361,6 +361,9 @@ diloco_status dl_group_create(dl_group **out, dl_backend *const *backends, size_
 void dl_group_destroy(dl_group *g)
 {
     if (!g) return;
+    /* Else to close a communicator could wait for a device that has failed since. */
+    while (g->in_flight && any_works(g))
+        dl_clock_sleep(PAUSE);
     for (size_t i = 0; i < g->n; i++)
         if (g->members[i].communicator) (void)g->api.close(g->members[i].communicator);
     for (size_t i = 0; i < g->n; i++)
