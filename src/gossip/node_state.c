@@ -64,7 +64,7 @@ diloco_status dl_gossip_save_private(dl_gossip_process *l)
     DL_TRY(dl_gossip_pull_tensors(l));
     DL_TRY(dl_staging_pull(&l->base.step.vectors));
     return dl_local_save(l->home.local, &f, l->model.tensors, l->model.n_tensors, l->model.privates,
-                         l->model.n_privates, false);
+                         l->model.n_privates);
 }
 
 /* ---- the model that a generation begins from ----------------------------------------------------

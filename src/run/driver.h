@@ -27,6 +27,7 @@ typedef struct dl_driver_saves {
     diloco_status (*save)(void *user);
     bool (*has_room)(void *user);
     diloco_status (*pull)(void *user);
+    diloco_status (*fill)(void *user, int slot);
     diloco_status (*copy)(void *user, int slot, int fragment);
     void (*rest)(void *user, int slot);
     diloco_status (*write)(void *user, int slot);

@@ -3,7 +3,7 @@
  *
  *     the trainer uploads:        capture, save, upload
  *     another thread uploads:     save, capture          | upload
- *     and another thread saves:   copy, capture, begin   | write, encode; then upload
+ *     and another thread saves:   fill, copy, capture, begin   | write, encode; then upload
  *
  * With a saver the trainer waits for the disk only if the former save is still being written and
  * there is no memory for a second copy. */
@@ -110,17 +110,20 @@ static int captured_with_copy(const dl_driver *d, uint64_t entry)
     return (int)dl_schedule_fragment(s, entry, dl_state_commits(dl_exec_state(d->a.exec)));
 }
 
-/* Copies the local state, captures, and lets the saver write the copy. The facts are those before
- * the capture. The saver begins after the capture, which is then not slowed by it, and under the
- * same lock: the exchange uploads no contribution before its save is done (contribute). If the
- * capture fails, as with values that are not finite, the file keeps the last good state. */
+/* Copies the local state, captures, and lets the saver write the copy. Pieces that the trainer puts
+ * together are filled without the lock. Moments of a device take long, and the exchange needs the
+ * lock meanwhile. The facts are those before the capture. The saver begins after the capture, which
+ * is then not slowed by it, and under the same lock: the exchange uploads no contribution before
+ * its save is done (contribute). If the capture fails, as with values that are not finite, the file
+ * keeps the last good state. */
 static diloco_status capture_and_save(dl_driver *d, uint64_t entry)
 {
     DL_TRY(find_room(d));
     DL_TRY(d->a.saves.pull(d->a.user));
-    dl_driver_lock(d);
     const int slot = dl_saver_take(d->saver);
-    diloco_status status = d->a.saves.copy(d->a.user, slot, captured_with_copy(d, entry));
+    diloco_status status = d->a.saves.fill(d->a.user, slot);
+    dl_driver_lock(d);
+    if (!status) status = d->a.saves.copy(d->a.user, slot, captured_with_copy(d, entry));
     if (!status) {
         status = take_locked(d, entry);
         d->a.saves.rest(d->a.user, slot);

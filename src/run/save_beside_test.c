@@ -215,6 +215,9 @@ static diloco_status fill_moment(void *user, void *to)
     CHECK(user == &filled);
     if (filled.fails) return DILOCO_EREFUSED;
     CHECK((uintptr_t)to % 64 == 0 || to == piece);
+    /* The exchange's lock is free. Else this would wait for ever. */
+    dl_driver_hold(filled.toy->run->driver);
+    dl_driver_release(filled.toy->run->driver);
     filled.n_fills++;
     filled.n_direct += to == piece;
     memcpy(to, filled.toy->moment, sizeof filled.toy->moment);

@@ -86,17 +86,18 @@ static diloco_status pull_all(void *user)
     return dl_mirrors_pull(run->model.mirrors, DL_ALL_FRAGMENTS);
 }
 
-/* Saves what P16 lists. Tensors are pulled from a device before the lock is taken, since that is
- * slow and only the trainer changes them. Private pieces with a fill are put together under the
- * lock. Returns DILOCO_EFULL if the disk is full; the caller retries (driver.c: save). */
+/* Saves what P16 lists. Tensors are pulled from a device and private pieces with a fill are put
+ * together before the lock is taken, since that is slow and only the trainer changes them. Returns
+ * DILOCO_EFULL if the disk is full; the caller retries (driver.c: save). */
 static diloco_status save_local(diloco_run *run)
 {
     const dl_run_model *m = &run->model;
     DL_TRY(pull_all(run));
+    if (!holds_restored(run)) DL_TRY(dl_local_fill_in_place(m->privates, m->n_privates));
     dl_driver_hold(run->driver);
     const dl_local_facts f = facts_and_captures(run);
-    const diloco_status status = dl_local_save(run->local, &f, m->tensors, m->n_tensors,
-                                               m->privates, m->n_privates, holds_restored(run));
+    const diloco_status status =
+        dl_local_save(run->local, &f, m->tensors, m->n_tensors, m->privates, m->n_privates);
     dl_driver_release(run->driver);
     return status;
 }
@@ -146,8 +147,15 @@ static dl_local_copying copying_of(diloco_run *run, const dl_local_facts *facts)
                               .pool = run->pools.trainer};
 }
 
-/* Copies what P16 lists, except the tensors of the fragment: the capture that follows reads them,
- * and copies them in the same pass. */
+static diloco_status fill_for_save(void *user, int slot)
+{
+    diloco_run *run = user;
+    const dl_local_copying args = copying_of(run, NULL);
+    return dl_local_fill(run->local, slot, &args);
+}
+
+/* Copies what P16 lists, except what is filled and the tensors of the fragment: the capture that
+ * follows reads them, and copies them in the same pass. */
 static diloco_status copy_for_save(void *user, int slot, int fragment)
 {
     diloco_run *run = user;
@@ -197,6 +205,7 @@ void dl_run_set_saves(diloco_run *run, dl_driver_args *args)
     if (!can_save_beside(run)) return;
     args->saves.has_room = has_room;
     args->saves.pull = pull_all;
+    args->saves.fill = fill_for_save;
     args->saves.copy = copy_for_save;
     args->saves.rest = copy_rest;
     args->saves.write = write_copy;

@@ -107,19 +107,33 @@ bool dl_local_has_room(dl_local *local, dl_pool *pool)
     return !reserve(local, 1, pool);
 }
 
-/* Sets the places of the tensors that the caller copies, and fills the privates that have a fill.
- * The rest is copied by then. */
-static diloco_status finish(dl_local_copied *copy, const dl_local_copying *a)
+/* A part that may be left out would move the later ones, so those have no fill. */
+diloco_status dl_local_fill(dl_local *local, int slot, const dl_local_copying *a)
+{
+    dl_local_copied *copy = &local->copies[slot];
+    unsigned char *at = copy->bytes;
+    diloco_status status =
+        dl_local_describe(&copy->file, a->tensors, a->n_tensors, a->privates, a->n_privates, true);
+    bool moves = false;
+    for (size_t i = 0; !status && i < copy->file.n_parts && !a->restored; i++) {
+        const dl_private *p = copy->file.privates[i];
+        moves |= p && p->in_use;
+        DL_ASSERT(!p || !p->fill || !moves);
+        if (p && p->fill) status = p->fill(p->user, at);
+        at += copied_len(copy->file.spans[1 + i].len);
+    }
+    return status ? dl_fail_context(status, "local state") : DILOCO_OK;
+}
+
+/* Sets the places of the tensors that the caller copies. The rest is copied by then. */
+static void finish(dl_local_copied *copy, const dl_local_copying *a)
 {
     unsigned char *at = copy->bytes;
     dl_span *parts = copy->file.spans + 1;
     for (size_t i = 0; i < copy->file.n_parts; at += copied_len(parts[i++].len)) {
-        const dl_private *p = copy->file.privates[i];
         if (i < a->n_tensors && a->places) a->places[i] = parts[i].data ? NULL : at;
-        if (p && p->fill && !a->restored) DL_TRY(p->fill(p->user, at));
         parts[i].data = at;
     }
-    return DILOCO_OK;
 }
 
 /* Afterwards the spans refer to the copy, so the trainer may change its tensors while another
@@ -140,7 +154,8 @@ diloco_status dl_local_copy(dl_local *local, int slot, const dl_local_copying *a
     }
     DL_ASSERT(copied_lens(parts, copy->file.n_parts) <= local->copy_len);
     copy_spans(copy->bytes, parts, copy->file.n_parts, a->pool);
-    return finish(copy, a);
+    finish(copy, a);
+    return DILOCO_OK;
 }
 
 void dl_local_copy_rest(dl_local *local, int slot, const dl_local_copying *a)

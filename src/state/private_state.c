@@ -324,21 +324,21 @@ diloco_status dl_local_write_file(const dl_local *local, dl_local_file *file)
     return status ? dl_fail_context(status, "local state") : DILOCO_OK;
 }
 
-static diloco_status fill_in_place(const dl_private *privates, size_t n)
+diloco_status dl_local_fill_in_place(const dl_private *privates, size_t n)
 {
-    for (size_t i = 0; i < n; i++)
-        if (privates[i].fill) DL_TRY(privates[i].fill(privates[i].user, privates[i].data));
-    return DILOCO_OK;
+    diloco_status status = DILOCO_OK;
+    for (size_t i = 0; i < n && !status; i++)
+        if (privates[i].fill) status = privates[i].fill(privates[i].user, privates[i].data);
+    return status ? dl_fail_context(status, "local state") : DILOCO_OK;
 }
 
 diloco_status dl_local_save(dl_local *local, const dl_local_facts *facts,
                             const diloco_tensor *tensors, size_t n_tensors,
-                            const dl_private *privates, size_t n_privates, bool restored)
+                            const dl_private *privates, size_t n_privates)
 {
     DL_ASSERT(dl_run_id_ok(facts->run));
-    diloco_status status = restored ? DILOCO_OK : fill_in_place(privates, n_privates);
     dl_local_file *file = &local->here;
-    if (!status) status = dl_local_describe(file, tensors, n_tensors, privates, n_privates, false);
+    diloco_status status = dl_local_describe(file, tensors, n_tensors, privates, n_privates, false);
     if (!status) status = dl_local_make_header(local, file, facts);
     return status ? dl_fail_context(status, "local state") : dl_local_write_file(local, file);
 }

@@ -51,14 +51,17 @@ void dl_local_note_claim(dl_local *local, bool lost);
 #define DL_LOCAL_LOST "lost"
 void dl_local_close(dl_local *local);
 
-/* Saves atomically; allocates nothing after the first call. With `restored` no `fill` is called,
- * because `data` of each private has what a load has put there, and the caller has not seen it yet.
- * Returns also what a `fill` returned, and DILOCO_ENUMERIC if a tensor has a value that is not
- * finite; the file is unchanged then. */
+/* Calls each `fill` with the `data` of its private, before dl_local_save. Leave it out where `data`
+ * has what a load has put there, and the caller has not seen it yet. Returns what a `fill`
+ * returned. */
+DL_MUST_CHECK diloco_status dl_local_fill_in_place(const dl_private *privates, size_t n);
+
+/* Saves atomically; allocates nothing after the first call. The bytes of each private are in its
+ * `data`. Returns DILOCO_ENUMERIC if a tensor has a value that is not finite; the file is unchanged
+ * then. */
 DL_MUST_CHECK diloco_status dl_local_save(dl_local *local, const dl_local_facts *facts,
                                           const diloco_tensor *tensors, size_t n_tensors,
-                                          const dl_private *privates, size_t n_privates,
-                                          bool restored);
+                                          const dl_private *privates, size_t n_privates);
 
 /* A save in two halves, so that the second can run beside training: copy what dl_local_save would
  * write, then write the copy. There may be two copies, in slots 0 and 1. dl_local_reserve takes the
@@ -80,13 +83,17 @@ typedef struct dl_local_copying {
     size_t n_tensors;
     const dl_private *privates;
     size_t n_privates;
-    bool restored;
+    bool restored; /* the `data` of all privates has their bytes, and no `fill` is called */
     void **places;
     dl_pool *pool;
 } dl_local_copying;
 
-/* After dl_local_reserve, with tensors and privates of the same sizes. A private with `fill` is
- * written to the copy directly, at a multiple of 64 bytes, unless `restored`. */
+/* Calls each `fill` with its place in the copy, at a multiple of 64 bytes, unless `restored`. After
+ * dl_local_reserve, and before dl_local_copy, with the same tensors and privates. It reads no facts
+ * and no places. Privates with `in_use` are after those with `fill`. Returns what a `fill`
+ * returned. */
+DL_MUST_CHECK diloco_status dl_local_fill(dl_local *local, int slot, const dl_local_copying *args);
+/* Copies the rest: all that dl_local_fill has not written. */
 DL_MUST_CHECK diloco_status dl_local_copy(dl_local *local, int slot, const dl_local_copying *args);
 /* Copies the tensors whose place is not NULL yet, and sets it to NULL. */
 void dl_local_copy_rest(dl_local *local, int slot, const dl_local_copying *args);

@@ -97,8 +97,7 @@ static void scene_end(scene *s)
 
 static diloco_status save(scene *s)
 {
-    return dl_local_save(s->local, &s->facts, s->tensors, N_TENSORS, s->privates, N_PRIVATES,
-                         false);
+    return dl_local_save(s->local, &s->facts, s->tensors, N_TENSORS, s->privates, N_PRIVATES);
 }
 
 static diloco_status load(scene *s, dl_local_facts *facts, bool load_tensors)
@@ -225,7 +224,7 @@ TEST(a_replica_with_nothing_of_its_own_saves_its_facts)
     scene s;
     dl_local_facts facts;
     scene_begin(&s, "nothing");
-    CHECK_OK(dl_local_save(s.local, &s.facts, NULL, 0, NULL, 0, false));
+    CHECK_OK(dl_local_save(s.local, &s.facts, NULL, 0, NULL, 0));
     facts.pace.captures = s.captures_back;
     facts.pace.fragments = s.paces_back;
     facts.fragments = s.fragments_back;
@@ -732,18 +731,19 @@ TEST(restored_private_is_saved_from_its_place_and_not_filled)
     scene_begin(&s, "restored");
     const trainer then = s.t;
     s.privates[0].fill = refuse_to_fill;
-    CHECK_STATUS(DILOCO_EREFUSED, save(&s));
+    CHECK_STATUS(DILOCO_EREFUSED, dl_local_fill_in_place(s.privates, N_PRIVATES));
     CHECK_OK(dl_pool_create(&pool, 1));
     CHECK_OK(dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates, N_PRIVATES, 1, pool));
     for (int copies = 0; copies < 2; copies++) {
         s.t = then;
         if (copies) {
             const dl_local_copying args = copying(&s, true, pool);
+            CHECK_OK(dl_local_fill(s.local, 0, &args));
             CHECK_OK(dl_local_copy(s.local, 0, &args));
             CHECK_OK(dl_local_write(s.local, 0));
-        } else
-            CHECK_OK(dl_local_save(s.local, &s.facts, s.tensors, N_TENSORS, s.privates, N_PRIVATES,
-                                   true));
+        } else {
+            CHECK_OK(save(&s));
+        }
         fill(&s.t, 99);
         CHECK_OK(load(&s, &facts, true));
         CHECK(!memcmp(&then, &s.t, sizeof then));
