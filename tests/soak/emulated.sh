@@ -1,12 +1,13 @@
 #!/bin/sh
-# emulated.sh BUILD [SEEDS]: the suites of the emulated device with this many seeds (100): kernels,
-# attention, a model, collectives, the self-test with each fault in each kernel, and the trainer. A
-# seed decides the order of threads, blocks and streams, and the bit that a faulty device flips. It
-# runs one process a core, prints its progress, and ends with the seeds and seconds of each suite.
+# emulated.sh BUILD [SEEDS]: all suites of the emulated device with this many seeds (100). The self-test
+# has each fault in each kernel. A seed decides the order of threads, blocks and streams, the bit that
+# a faulty device flips, and the calls that fail. It runs one process a core, prints its progress, and
+# ends with the seeds and seconds of each suite.
 # BUILD/soak_emulated has what passed: the same command resumes there, and repeats runs that are
 # older than its program or the device's.
 set -eu
-suites="emulated_kernels_test emulated_attention_test emulated_model_test emulated_group_test emulated_self_test"
+suites="emulated_device_test emulated_kernels_test emulated_launches_test emulated_products_test
+emulated_attention_test emulated_model_test emulated_group_test emulated_self_test"
 trainers="emulated_train_test emulated_ranks_test emulated_failures_test train_step_on_emulated"
 
 # --one SUITE SEED SEEDS: a process of xargs. The last lines of a failed suite are printed with its
@@ -34,7 +35,7 @@ rm -f "$EMULATED_DONE"/*.log "$EMULATED_DONE"/*.new
 
 # Marks that are older than a program are removed, also those of seeds that are not asked for.
 for suite in $suites $trainers; do
-    for program in "$suite" emulated_device libemulated_driver.so; do
+    for program in "$suite" emulated_device libemulated_driver.so libemulated_nccl.so libemulated_blas.so; do
         for passed in "$EMULATED_DONE/$suite".*.passed; do
             [ ! "$EMULATED_BUILD/$program" -nt "$passed" ] || rm -f "$passed"
         done
