@@ -3,7 +3,7 @@
 
 No part of the program includes a header of CUDA: src/tensor/cuda declares functions, constants and structs by
 itself. headers/*.cc include both, and compile only if they agree. Then one declaration after the other is changed,
-and the file must not compile. cuda.h is nvcc's. The other headers come with NVIDIA's packages for PyPI; they are
+and the file must not compile. At last each function gets one argument more, and each must be reported. cuda.h is nvcc's. The other headers come with NVIDIA's packages for PyPI; they are
 looked for where nvcc has its own, in each FOLDER and in those of $DILOCO_CUDA_HEADERS (divided by ":"). A header
 that is missing leaves its library out."""
 import os
@@ -54,6 +54,27 @@ def compile_error(cxx, test, folders):
     return done.stderr if done.returncode else None
 
 
+def changed_error(cxx, test, ours, text, folders):
+    """The compiler's text for our header with this text, or None."""
+    with tempfile.TemporaryDirectory() as changed:
+        (pathlib.Path(changed) / "tensor/cuda").mkdir(parents=True)
+        (pathlib.Path(changed) / "tensor/cuda" / ours).write_text(text)
+        return compile_error(cxx, test, [changed, *OURS, *folders])
+
+
+ROW = re.compile(r"(X\(\w+, (\w+), \()([^()]*)(\)\))")  # X(our name, symbol, (arguments))
+
+
+def functions_not_compared(cxx, test, ours, text, folders):
+    """The functions of our header that may have other arguments than the library's."""
+    longer = ROW.sub(lambda row: row[1] + ("" if row[3] == "void" else row[3] + ", ") + "int one_more" + row[4], text)
+    error = changed_error(cxx, test, ours, longer, folders) or ""
+    symbols = [row[1] for row in ROW.findall(text)]
+    if len(symbols) != len(re.findall(r"^    X\(", text, re.M)):
+        return [f"{ours} has rows of another form"]
+    return [f"{symbol} is not compared" for symbol in symbols if f"{symbol} has other arguments" not in error]
+
+
 def problems_of(cxx, folders, test, ours, changes):
     """Whether the declarations agree with the header, and whether each change of them is seen."""
     test, header = HERE / "headers" / test, OURS[0] / "tensor/cuda" / ours
@@ -68,13 +89,10 @@ def problems_of(cxx, folders, test, ours, changes):
         if text.count(old) != 1:
             found.append(f"{ours} has no text {old!r}, which is to be changed here")
             continue
-        with tempfile.TemporaryDirectory() as changed:
-            (pathlib.Path(changed) / "tensor/cuda").mkdir(parents=True)
-            (pathlib.Path(changed) / "tensor/cuda" / ours).write_text(text.replace(old, new))
-            error = compile_error(cxx, test, [changed, *OURS, *folders])
+        error = changed_error(cxx, test, ours, text.replace(old, new), folders)
         if not error or "static assertion failed" not in error and "static_assert" not in error:
             found.append(f"{ours} with {new!r} is accepted{', or fails otherwise: ' + error if error else ''}")
-    return found
+    return found + functions_not_compared(cxx, test, ours, text, folders)
 
 
 def main():
