@@ -80,8 +80,8 @@ DL_MUST_CHECK diloco_status dl_device_of_name(dl_device_list *out, const char *n
 void dl_backend_destroy(dl_backend *backend);
 const char *dl_backend_name_at(size_t i); /* NULL after the last */
 
-/* Returns the name of the device that computes: the card's, or else the backend's. Borrowed until
- * destroy. */
+/* Returns the name of the device that computes: the card's with its library of products, or else
+ * the backend's. Borrowed until destroy. */
 static inline const char *dl_backend_card(const dl_backend *backend)
 {
     return backend->ops->card ? backend->ops->card : backend->ops->name;

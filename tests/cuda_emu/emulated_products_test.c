@@ -234,6 +234,8 @@ TEST(self_test_compares_the_library_and_names_it)
     CHECK_OK(open_with(&b, &setup, EMULATED_BLAS, false));
     CHECK_OK(dl_backend_cuda_card(&card, b));
     CHECK_INT(130101, card.products);
+    CHECK_STR("emulated device", card.name);
+    CHECK_STR("emulated device, cuBLASLt 13.1.1", dl_backend_card(b));
     CHECK_OK(dl_cuda_self_test(b));
     dl_backend_destroy(b);
     setup.fault = EMULATED_BLOCK_LOST;

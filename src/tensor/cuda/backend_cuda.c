@@ -15,6 +15,7 @@
 #include "tensor/cuda/cuda_kernel.h"
 #include "tensor/cuda/cuda_launches.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,8 +30,9 @@ typedef struct kernel {
 
 typedef struct gpu {
     dl_backend head;
-    dl_backend_ops ops; /* the name is the source's; card is the array below */
+    dl_backend_ops ops; /* the name is the source's; card is the second array below */
     char card[128];
+    char shown[160]; /* the card and the library of products, which both decide bits */
     dl_cuda cuda;
     const char *collectives; /* library; NULL: none */
     int capability;          /* of the card */
@@ -437,6 +439,18 @@ static diloco_status find_card(gpu *g, int index, int oldest)
     return check_capability(g, oldest);
 }
 
+/* For example "NVIDIA H100, cuBLASLt 13.1.0". The library's version is 10000 major + 100 minor +
+ * patch. */
+static void name_device(gpu *g)
+{
+    const unsigned long long v = dl_cuda_blas_version(g->blas);
+    snprintf(g->shown, sizeof g->shown, "%.120s", g->card);
+    const size_t n = strlen(g->shown);
+    if (v)
+        snprintf(g->shown + n, sizeof g->shown - n, ", cuBLASLt %llu.%llu.%llu", v / 10000,
+                 v / 100 % 100, v % 100);
+}
+
 /* n_modules counts loaded modules only, for destroy. */
 static diloco_status load_images(gpu *g, const dl_cuda_source *source)
 {
@@ -468,6 +482,7 @@ static diloco_status open_gpu(gpu *g, const dl_cuda_source *source, int index)
         return failure(g);
     g->stage = stage;
     if (source->products) g->blas = dl_cuda_blas_open(&g->cuda, source->products);
+    name_device(g);
     g->launches = dl_cuda_launches_create(&g->cuda, g->blas, g->stream, !source->unrecorded);
     if (!g->launches) return dl_fail(DILOCO_ENOMEM, "out of memory for a backend");
     return load_images(g, source);
@@ -482,7 +497,7 @@ diloco_status dl_backend_cuda(dl_backend **out, const dl_cuda_source *source, in
     g->collectives = source->collectives;
     g->ops = ops;
     g->ops.name = source->name;
-    g->ops.card = g->card;
+    g->ops.card = g->shown;
     g->head.ops = &g->ops;
     const diloco_status status = open_gpu(g, source, index);
     if (status) {
