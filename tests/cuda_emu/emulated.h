@@ -54,7 +54,7 @@ typedef struct emulated_setup {
 
 /* emulated_configure counts calls from 0 again. A device process that died is started again. */
 void emulated_configure(const emulated_setup *setup);
-uint64_t emulated_calls(void);  /* of the driver and of NCCL since then */
+uint64_t emulated_calls(void);  /* of the driver and the libraries since then */
 uint64_t emulated_leaked(void); /* bytes of device and pinned memory that are allocated now */
 int emulated_has_ended(void);   /* whether the device process has, for example at a mistake */
 /* Name of kernel i of the device program. Returns false after the last. The device is open. */

@@ -4,6 +4,7 @@
  * workspace. It also refuses arrays that are less aligned than promised, and an algorithm that was
  * chosen for another product. It has no algorithm for k = NONE_FOR, so that the caller needs its
  * own. */
+#include "emulated.h"
 #include "emulated_product.h"
 
 #include "tensor/cuda/cuda_api.h"
@@ -22,6 +23,7 @@ SHOWN size_t cublasLtGetVersion(void);
 SHOWN uint64_t emulated_blas_products(void);
 SHOWN uint64_t emulated_blas_objects(void);
 
+/* A call may be the one that fails (emulated_setup), but not one that frees. */
 enum { INVALID = 7, FAILED = 13, UNSUPPORTED = 15, NONE_FOR = 13, NEEDS = 4096, THREADS = 256 };
 
 typedef struct operation {
@@ -59,6 +61,8 @@ size_t cublasLtGetVersion(void)
 
 static int create(void **out, size_t size)
 {
+    *out = NULL;
+    if (emulated_library_call()) return FAILED;
     *out = calloc(1, size);
     n_objects += *out != NULL;
     return *out ? 0 : 3;
@@ -94,6 +98,7 @@ int cublasLtMatmulDescDestroy(void *of)
 int cublasLtMatmulDescSetAttribute(void *of, int attribute, const void *value, size_t size)
 {
     operation *o = of;
+    if (emulated_library_call()) return FAILED;
     int32_t *const at = attribute == DL_CUBLAS_TRANSA     ? &o->transposed[0]
                         : attribute == DL_CUBLAS_TRANSB   ? &o->transposed[1]
                         : attribute == DL_CUBLAS_EPILOGUE ? &o->epilogue
@@ -135,6 +140,7 @@ int cublasLtMatmulPreferenceSetAttribute(void *of, int attribute, const void *va
 {
     preference *p = of;
     const int i = attribute - DL_CUBLAS_PREFER_ALIGNMENT_A;
+    if (emulated_library_call()) return FAILED;
     if (attribute == DL_CUBLAS_PREFER_WORKSPACE && size == sizeof p->workspace)
         memcpy(&p->workspace, value, size);
     else if (attribute == DL_CUBLAS_PREFER_REDUCTIONS && size == sizeof p->reductions)
@@ -177,6 +183,7 @@ int cublasLtMatmulAlgoGetHeuristic(void *handle, void *of, void *a, void *b, voi
 {
     const preference *p = with;
     *n = 0;
+    if (emulated_library_call()) return FAILED;
     if (!handle || c != d || most < 1) return INVALID;
     memset(choices, 0, sizeof *choices);
     if (!describe(choices->algorithm.data, of, a, b, d)) return INVALID;
@@ -208,6 +215,7 @@ int cublasLtMatmul(void *handle, void *of, const void *alpha, const void *a, voi
     const uint64_t alignment = algorithm->data[4];
     uint64_t now[6];
     void *function;
+    if (emulated_library_call()) return FAILED;
     if (!handle || c != d || c_layout != d_layout || !workspace || workspace_bytes < NEEDS ||
         !describe(now, o, la, lb, ld) || memcmp(now, algorithm->data, 4 * sizeof now[0]) != 0 ||
         alignment == 0 || !is_aligned(a, alignment) || !is_aligned(b, alignment) ||

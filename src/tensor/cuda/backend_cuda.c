@@ -235,6 +235,8 @@ bool dl_backend_cuda_product(dl_backend *backend, const dl_cuda_multiplication *
     DL_ASSERT(backend->ops->device == DL_DEVICE_CUDA);
     if (!g->blas || !enter(g)) return false;
     const int plan = dl_cuda_blas_plan(g->blas, product);
+    if (plan == DL_CUDA_BLAS_FAILED)
+        check(g, DL_CUDA_LAUNCH_FAILED, "cublasLtMatmulAlgoGetHeuristic");
     if (plan < 0) return false;
     if (!dl_cuda_launches_add_product(g->launches, plan, product) && begin(g))
         dl_cuda_launches_add_product(g->launches, plan, product);

@@ -121,81 +121,99 @@ static uint32_t alignment_of(const dl_cuda_multiplication *p)
     return (uint32_t)(all & (~all + 1));
 }
 
-static bool set(const dl_cuda_blas *b, void *operation, int attribute, int32_t value)
+/* These return a result of the library. DL_CUBLAS_NOT_SUPPORTED: it has no algorithm. */
+static int set(const dl_cuda_blas *b, void *operation, int attribute, int32_t value)
 {
-    return !b->api.operation_set(operation, attribute, &value, sizeof value);
+    return b->api.operation_set(operation, attribute, &value, sizeof value);
 }
 
 /* Split sums are added in the workspace, in a fixed order, and never in C in the order in which
  * they are done. They have the type of C only if that is f32. */
-static bool choose(const dl_cuda_blas *b, plan *p, void *preference)
+static int choose(const dl_cuda_blas *b, plan *p, void *preference)
 {
     const uint32_t reductions = DL_CUBLAS_REDUCE_COMPUTE_TYPE |
                                 (p->shape.types == DL_CUDA_BF16 ? 0 : DL_CUBLAS_REDUCE_OUTPUT_TYPE);
     const uint64_t workspace = WORKSPACE;
     dl_cublas_choice choice;
     int n = 0;
-    bool ok = !b->api.preference_set(preference, DL_CUBLAS_PREFER_WORKSPACE, &workspace,
-                                     sizeof workspace) &&
-              !b->api.preference_set(preference, DL_CUBLAS_PREFER_REDUCTIONS, &reductions,
+    int code =
+        b->api.preference_set(preference, DL_CUBLAS_PREFER_WORKSPACE, &workspace, sizeof workspace);
+    if (!code)
+        code = b->api.preference_set(preference, DL_CUBLAS_PREFER_REDUCTIONS, &reductions,
                                      sizeof reductions);
-    for (int i = 0; i < 4 && ok; i++)
-        ok = !b->api.preference_set(preference, DL_CUBLAS_PREFER_ALIGNMENT_A + i, &p->alignment,
-                                    sizeof p->alignment);
-    if (!ok || b->api.choose(b->handle, p->operation, p->first, p->second, p->result, p->result,
-                             preference, 1, &choice, &n))
-        return false;
-    if (n < 1 || choice.state || choice.workspace > WORKSPACE) return false;
+    for (int i = 0; i < 4 && !code; i++)
+        code = b->api.preference_set(preference, DL_CUBLAS_PREFER_ALIGNMENT_A + i, &p->alignment,
+                                     sizeof p->alignment);
+    if (!code)
+        code = b->api.choose(b->handle, p->operation, p->first, p->second, p->result, p->result,
+                             preference, 1, &choice, &n);
+    if (code) return code;
+    if (n < 1 || choice.state || choice.workspace > WORKSPACE) return DL_CUBLAS_NOT_SUPPORTED;
     p->algorithm = choice.algorithm;
-    return true;
+    return 0;
 }
 
-static bool layout(const dl_cuda_blas *b, void **out, bool bf16, uint64_t rows, uint64_t columns,
-                   uint64_t stride)
+static int layout(const dl_cuda_blas *b, void **out, bool bf16, uint64_t rows, uint64_t columns,
+                  uint64_t stride)
 {
     const int type = bf16 ? DL_CUBLAS_R_16BF : DL_CUBLAS_R_32F;
-    return !b->api.layout_create(out, type, rows, columns, (int64_t)stride);
+    return b->api.layout_create(out, type, rows, columns, (int64_t)stride);
+}
+
+static int make_operation(const dl_cuda_blas *b, plan *p)
+{
+    const dl_cuda_multiplication *s = &p->shape;
+    int code = b->api.operation_create(&p->operation, DL_CUBLAS_COMPUTE_32F, DL_CUBLAS_R_32F);
+    if (!code)
+        code = set(b, p->operation, DL_CUBLAS_TRANSA,
+                   s->b_transposed ? DL_CUBLAS_OP_T : DL_CUBLAS_OP_N);
+    if (!code)
+        code = set(b, p->operation, DL_CUBLAS_TRANSB,
+                   s->a_transposed ? DL_CUBLAS_OP_T : DL_CUBLAS_OP_N);
+    if (!code && p->has_bias)
+        code = set(b, p->operation, DL_CUBLAS_EPILOGUE, DL_CUBLAS_EPILOGUE_BIAS);
+    return code;
 }
 
 /* Makes the operation and the layouts of a plan, and chooses its algorithm. */
-static bool make(const dl_cuda_blas *b, plan *p)
+static int make(const dl_cuda_blas *b, plan *p)
 {
     const dl_cuda_multiplication *s = &p->shape;
     void *preference = NULL;
     const bool factors = s->types != DL_CUDA_F32, result = s->types == DL_CUDA_BF16;
     const uint64_t a[2] = {s->a_transposed ? s->k : s->m, s->a_transposed ? s->m : s->k};
     const uint64_t f[2] = {s->b_transposed ? s->n : s->k, s->b_transposed ? s->k : s->n};
-    if (b->api.operation_create(&p->operation, DL_CUBLAS_COMPUTE_32F, DL_CUBLAS_R_32F) ||
-        !set(b, p->operation, DL_CUBLAS_TRANSA,
-             s->b_transposed ? DL_CUBLAS_OP_T : DL_CUBLAS_OP_N) ||
-        !set(b, p->operation, DL_CUBLAS_TRANSB,
-             s->a_transposed ? DL_CUBLAS_OP_T : DL_CUBLAS_OP_N) ||
-        (p->has_bias && !set(b, p->operation, DL_CUBLAS_EPILOGUE, DL_CUBLAS_EPILOGUE_BIAS)) ||
-        !layout(b, &p->first, factors, f[1], f[0], s->b_stride) ||
-        !layout(b, &p->second, factors, a[1], a[0], s->a_stride) ||
-        !layout(b, &p->result, result, s->n, s->m, s->n) || b->api.preference_create(&preference))
-        return false;
-    const bool ok = choose(b, p, preference);
+    int code = make_operation(b, p);
+    if (!code) code = layout(b, &p->first, factors, f[1], f[0], s->b_stride);
+    if (!code) code = layout(b, &p->second, factors, a[1], a[0], s->a_stride);
+    if (!code) code = layout(b, &p->result, result, s->n, s->m, s->n);
+    if (!code) code = b->api.preference_create(&preference);
+    if (code) return code;
+    code = choose(b, p, preference);
     (void)b->api.preference_destroy(preference);
-    return ok;
+    return code;
 }
 
 int dl_cuda_blas_plan(dl_cuda_blas *b, const dl_cuda_multiplication *product)
 {
     const dl_cuda_multiplication shape = shape_of(product);
     const uint32_t alignment = alignment_of(product);
-    if (product->m == 0 || product->n == 0 || product->k == 0) return -1;
+    if (product->m == 0 || product->n == 0 || product->k == 0) return DL_CUDA_BLAS_NONE;
     DL_ASSERT(product->types == DL_CUDA_F32 || !product->bias);
     for (size_t i = 0; i < b->n_plans; i++)
         if (memcmp(&b->plans[i].shape, &shape, sizeof shape) == 0 &&
             b->plans[i].alignment == alignment && b->plans[i].has_bias == (product->bias != NULL))
-            return b->plans[i].exists ? (int)i : -1;
-    if (b->n_plans == PLANS) return -1;
+            return b->plans[i].exists ? (int)i : DL_CUDA_BLAS_NONE;
+    if (b->n_plans == PLANS) return DL_CUDA_BLAS_NONE;
     plan *p = &b->plans[b->n_plans];
     *p = (plan){.shape = shape, .alignment = alignment, .has_bias = product->bias != NULL};
-    p->exists = make(b, p);
-    if (!p->exists) forget(b, p);
-    return p->exists ? (int)b->n_plans++ : (b->n_plans++, -1);
+    const int code = make(b, p);
+    if (code) forget(b, p);
+    if (code && code != DL_CUBLAS_INVALID_VALUE && code != DL_CUBLAS_NOT_SUPPORTED)
+        return DL_CUDA_BLAS_FAILED;
+    p->exists = !code;
+    b->n_plans++;
+    return p->exists ? (int)b->n_plans - 1 : DL_CUDA_BLAS_NONE;
 }
 
 /* ---- products */

@@ -35,7 +35,9 @@ void dl_cuda_blas_close(dl_cuda_blas *blas); /* NULL is fine */
 uint64_t dl_cuda_blas_version(const dl_cuda_blas *blas);
 
 /* dl_cuda_blas_plan chooses the algorithm for a product's shape and the alignment of its arrays.
- * Returns its number, or -1 if the library has no algorithm. */
+ * Returns its number, DL_CUDA_BLAS_NONE if the library has no algorithm, or DL_CUDA_BLAS_FAILED.
+ * After a failure our kernel would give other bits than the library in other runs. */
+enum { DL_CUDA_BLAS_NONE = -1, DL_CUDA_BLAS_FAILED = -2 };
 int dl_cuda_blas_plan(dl_cuda_blas *blas, const dl_cuda_multiplication *product);
 
 /* dl_cuda_blas_start queues a product of plan `plan`. Returns 0, or a result of the driver. */

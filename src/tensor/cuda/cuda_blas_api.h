@@ -48,6 +48,8 @@ typedef struct dl_cublas_choice {
 
 /* Constants of cublasLt.h, cublas_api.h and library_types.h. */
 enum {
+    DL_CUBLAS_INVALID_VALUE = 7, /* results */
+    DL_CUBLAS_NOT_SUPPORTED = 15,
     DL_CUBLAS_R_32F = 0,
     DL_CUBLAS_R_16BF = 14,
     DL_CUBLAS_COMPUTE_32F = 68, /* float32 throughout, no TF32 */
