@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Union
 
 import torch
 
+from . import _agree
 from ._base import adapter_facts, take_mode
 from ._guards import Unique, check_two, claim, release
 from ._run import Run
@@ -39,13 +40,17 @@ def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], repl
         raise InvalidError("options belong to the Run that was given: "
                            f"{', '.join(options)}")
 
+    facts = _agree.arguments(run, replica, options, extra, keeps, fragments, pipeline)
+    if not pipeline:  # whose stages have an optimizer each
+        facts.update(_agree.optimizer_facts(inner, parameters))
+
     def buffers_now() -> Mapping[str, Any]:
         return dict(named_buffers(source)) if isinstance(source, torch.nn.Module) else {}
     return Binding(opened, parameters, buffers, fragments=fragments,
                    private=lambda island: pieces(inner, island, keeps, extra,
                                                 pipeline),
                    buffers_now=buffers_now, group=group, optimizer=type(inner).__name__,
-                   exchange=exchange, facts=adapter_facts(source), pipeline=pipeline)
+                   exchange=exchange, facts=adapter_facts(source), pipeline=pipeline, agreed=facts)
 
 
 def ranks(size: int) -> Any:

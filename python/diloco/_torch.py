@@ -19,7 +19,7 @@ from typing import (Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Op
 
 import torch
 
-from . import _copies
+from . import _agree, _copies
 from ._base import check_frozen, check_some, register, split
 from ._c import DTYPES
 from ._guards import Unique
@@ -278,7 +278,7 @@ class Binding(Unique):
     ``pipeline``: each rank of the group has a stage of its own.
     ``private``: pieces with ``room()`` (a uint8 tensor), ``pack(room)`` and ``unpack()``.
     ``buffers_now``: the model's buffers by name as they are when it is called.
-    ``exchange``, ``facts``: see `_base`.
+    ``exchange``, ``facts``: see `_base`. ``agreed``: see `_agree`.
     """
 
     def __init__(self, run: Union[Run, Callable[[], Run]], parameters: Sequence[Tuple[str, Any]],
@@ -286,7 +286,8 @@ class Binding(Unique):
                  private: Callable[[Island], Mapping[str, Any]] = lambda island: {},
                  buffers_now: Callable[[], Mapping[str, Any]] = dict, group: Any = None,
                  optimizer: str = "optimizer", exchange: Optional[str] = None,
-                 facts: Sequence[Tuple[str, str]] = (), pipeline: bool = False) -> None:
+                 facts: Sequence[Tuple[str, str]] = (), pipeline: bool = False,
+                 agreed: Optional[Mapping[str, _agree.Fact]] = None) -> None:
         exchanged, self._base = split(parameters, exchange)
         check_whole([*parameters, *buffers])
         self.island = island_of([t for _, t in [*parameters, *buffers]], group)
@@ -305,6 +306,8 @@ class Binding(Unique):
         self._places = [(name, t, None if is_sharded(t) else t.data_ptr()) for name, _, t in rows]
         self._buffers_now = buffers_now
         members = members_of(rows, self.island, pipeline)
+        everyone = self.island.gather(dict(agreed or {}))
+        self.island.lead(lambda: _agree.check(everyone))
         self._members = members
         self._private = private(self.island)
         self._survival = Survival([t for _, t in exchanged if t.requires_grad], optimizer)

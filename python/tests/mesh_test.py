@@ -196,6 +196,37 @@ def disagreeing(place, port, store):
     return said
 
 
+def with_other_arguments(place, port, store):
+    """The refusals of every rank if the last one makes its optimizer in another way."""
+    joined(place, port)
+    odd = place.rank == place.replicas - 1
+
+    def bound(make, kind="AdamW", lr=.01, parameters=4, scheduler=False, **more):
+        model = make()
+        inner = getattr(torch.optim, kind)(list(model.parameters())[:parameters], lr=lr)
+        if scheduler:
+            more["scheduler"] = torch.optim.lr_scheduler.StepLR(inner, 2)
+        if make is narrow:
+            more["group"] = dist.group.WORLD
+        more = {"run": store + "/none", "keep_inner_state": True, "sync_every": 3, **more}
+        diloco.DiLoCoOptimizer(model, inner, more.pop("run"), **more)
+
+    def narrow():
+        return torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Linear(5, 3))
+
+    def sharded():
+        return fully_shard(narrow())
+    others = [{"kind": "SGD"}, {"lr": .02}, {"parameters": 2}, {"keep_inner_state": False},
+              {"scheduler": True}, {"sync_every": 4}, {"run": store + "/other"}, {"replica": "r1"},
+              {"options": {"s3.secret_key": f"hidden{place.rank}"}}]
+    said = [refused(diloco.DiffersError, lambda o=o, make=make: bound(make, **o if odd else {}))
+            for make in (narrow, sharded) for o in others[:-1]]
+    said.append(refused(diloco.DiffersError, lambda: bound(narrow, **others[-1])))
+    dist.barrier()
+    dist.destroy_process_group()
+    return said
+
+
 def ending(rank, port, store, victim, pipe):
     """A rank of three; one may be killed between two exchanges. Sends its error or its values."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
@@ -276,6 +307,22 @@ class Failures(InScratch):
         for said in everyone[:2]:
             self.assertRegex(said[4], r"device mesh of ranks \[0, 1, 2\], and this replica has "
                                       r"ranks \[0, 1\]")
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_every_rank_hears_that_one_has_other_arguments(self):
+        words = ["the inner optimizer: rank 0 has AdamW, rank 1 has SGD",
+                 r"group 0 of the inner optimizer: rank 0 has .*lr 0\.01.*, rank 1 has .*lr 0\.02",
+                 "1.weight in the inner optimizer: rank 0 has place 2 of group 0, rank 1 has no place",
+                 "keep_inner_state: rank 0 has True, rank 1 has False",
+                 "the scheduler and the extra state: rank 0 has nothing, rank 1 has scheduler",
+                 "option sync_every: rank 0 has 3, rank 1 has 4",
+                 "the store of the run: rank 1 has another one than rank 0",
+                 "replica: rank 0 has 'r0', rank 1 has 'r1'"]
+        for said in launch(2, with_other_arguments, self.folder):
+            for found, expected in zip(said, words + words):
+                self.assertRegex(found, "the ranks of this island disagree on " + expected)
+            self.assertIn("on option s3.secret_key: rank 1 has another one than rank 0", said[-1])
+            self.assertNotIn("hidden", said[-1])
         self.assertEqual(os.listdir(self.folder), [])
 
     def island(self, store, victim):
