@@ -24,7 +24,7 @@ from ._config import Config
 from ._loop import Exchange, Loop, OuterStep, Reduce
 from ._place import Place, StagedCopies, places_of
 from ._run import Run
-from ._guards import Unique, check_two, claim, release
+from ._guards import Unique, bare, check_two, claim, release
 from ._state import all_parameters, check_trains, pieces
 from ._shards import is_sharded
 from ._torch import Binding, named_parameters
@@ -449,6 +449,7 @@ class DiLoCo(Unique):
             raise InvalidError("model_fragments is a list of modules: [model]")
         if bucket_cap_mb is not None and not bucket_cap_mb * 2**20 >= 1:
             raise InvalidError(f"bucket_cap_mb = {bucket_cap_mb}: a bucket has at least one byte")
+        inner_optimizer = bare(inner_optimizer)  # whose step is called only where one is taken
         check_two(inner_optimizer, outer_optimizer)
         claim(inner_optimizer, self)  # raises where another one is entered
         release(inner_optimizer, self)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import weakref
 from typing import Any
 
@@ -77,3 +78,21 @@ def check_masters(inner: Any) -> None:
         raise RefusedError(f"{type(inner).__name__} of {theirs} keeps master weights of its own, "
                            "and its next step would write them over the shared model: take a "
                            "torch optimizer, with parameters in float32 under autocast")
+
+
+def bare(inner: Any) -> Any:
+    """The optimizer inside the one that accelerate's prepare returns."""
+    return inner.optimizer if hasattr(inner, "step_was_skipped") else inner
+
+
+def accumulates(inner: Any) -> bool:
+    """Whether accelerate only adds up gradients at this micro-batch, so that its optimizer takes no
+    step. InvalidError: it does, and the optimizer is not accelerate's and would take a step."""
+    accelerate = sys.modules.get("accelerate.state")
+    if accelerate is None or accelerate.GradientState().sync_gradients:
+        return False
+    if bare(inner) is inner:
+        raise InvalidError(f"accelerate adds up the gradients of several batches, and the "
+                           f"{type(inner).__name__} would take a step at each: make the optimizer "
+                           "from the one that accelerator.prepare returns")
+    return True

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any, Callable, Dict, Mapping, Optional, Union
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 import torch
 
 from . import _agree
 from ._base import adapter_facts, take_mode
-from ._guards import Unique, check_two, claim, release
+from ._guards import Unique, accumulates, bare, check_two, claim, release
 from ._run import Run
 from ._state import KeepInner, check_saves, check_trains, pieces, take_keep
 from ._torch import Binding, Fragments, named_buffers, named_tensors
@@ -21,6 +21,7 @@ def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], repl
          fragments: Fragments, keep_inner_state: KeepInner, extra: Mapping[str, Any],
          options: Dict[str, Any], group: Any = None, pipeline: bool = False) -> Binding:
     """A model and its inner optimizer, bound to a run and joined to it."""
+    inner = bare(inner)
     parameters, buffers = named_tensors(source)
     exchange = take_mode(options)
     keeps = take_keep(keep_inner_state, options)
@@ -60,6 +61,17 @@ def ranks(size: int) -> Any:
     return torch.distributed.group.WORLD
 
 
+def joined_report(reports: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
+    """The report of a step from those of its micro-batches: the mean loss by samples, and sums."""
+    if len(reports) < 2:
+        return dict(reports[0]) if reports else {}
+    totals = {name: sum(r[name] for r in reports) for name in ("samples", "tokens")}
+    losses = [r["loss"].detach() if isinstance(r["loss"], torch.Tensor) else r["loss"]
+              for r in reports]
+    whole = sum(loss * r["samples"] for loss, r in zip(losses, reports))
+    return {"loss": whole / max(1, totals["samples"]), **totals}
+
+
 class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
     """A drop-in for the inner optimizer: its ``step`` takes the inner step, counts it, and at a
     due point exchanges with the other replicas and overwrites the parameters.
@@ -94,6 +106,9 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
     ``exchange``: "trainable" (frozen parameters are not sent; the run compares their digests when a
     replica joins) or "all" (they take the mean). None: "trainable".
 
+    ``inner_optimizer``: a torch optimizer, or the one that accelerate's prepare returns. Then ``step``
+    at a micro-batch between two steps counts nothing, as does a step that the loss scaler skips.
+
     Raises what Run.join and Run.step do, and for tensors that cannot take part InvalidError or
     RefusedError. One thread at a time.
     """
@@ -107,27 +122,47 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
         if exchange is not None:  # a mode, or the run's topology of that name
             options["exchange"] = exchange
         self.inner, self.scheduler = inner_optimizer, scheduler
+        self._linked = False
         super().__init__([{**group} for group in inner_optimizer.param_groups],
                          inner_optimizer.defaults)
-        self._link()
+        self._linked = True
         self._report: Dict[str, Any] = {}
+        self._micro: List[Dict[str, Any]] = []  # reports since the last step
         saved = {**(extra or {}), **({"scheduler": scheduler} if scheduler is not None else {})}
         self._made_here()
-        claim(inner_optimizer, self)
+        claim(bare(inner_optimizer), self)
         try:
             self.binding = bind(params, inner_optimizer, run, replica, fragments,
                                 keep_inner_state, saved, options, group, pipeline)
         except BaseException:
-            release(inner_optimizer, self)
+            release(bare(inner_optimizer), self)
             raise
 
-    def _link(self) -> None:
-        """Groups and state are the inner optimizer's, so that schedulers work on either."""
-        self.param_groups, self.state = self.inner.param_groups, self.inner.state
+    # Groups and state are the inner optimizer's, whichever it has now, so that schedulers work on
+    # either. torch's own constructor makes empty ones.
+
+    @property
+    def param_groups(self) -> Any:
+        return self.inner.param_groups if self._linked else self._first_groups
+
+    @param_groups.setter
+    def param_groups(self, groups: Any) -> None:
+        if self._linked:
+            self.inner.param_groups = groups
+        self._first_groups = groups
+
+    @property
+    def state(self) -> Any:
+        return self.inner.state
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        if self._linked:
+            self.inner.state = state
 
     def report(self, loss: Any = math.nan, samples: int = 1, tokens: int = 0) -> None:
-        """Report the data of the next step: its mean loss (a number or a tensor of one),
-        and its samples and tokens."""
+        """Report the data of the next step, or with accelerate of the next micro-batch: its mean
+        loss (a number or a tensor of one), and its samples and tokens."""
         self._report = {"loss": loss, "samples": samples, "tokens": tokens}
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:  # type: ignore[override]
@@ -135,10 +170,18 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
         the step is counted; continue with ``binding.wait()``, or close and resume."""
         self._check_process()
         self.binding.check_open()
+        if self._report:
+            self._micro.append(self._report)
+            self._report = {}
+        if accumulates(self.inner):
+            return None
         result = self.inner.step(closure) if closure is not None else self.inner.step()
+        reports, self._micro = self._micro, []
+        if getattr(self.inner, "step_was_skipped", False):
+            return result
         if self.scheduler is not None:
             self.scheduler.step()
-        report, self._report = self._report, {}
+        report = joined_report(reports)
         loss = report.pop("loss", math.nan if result is None else result)
         self.binding.step(loss, **report)
         return result
@@ -184,7 +227,6 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
             raise DiffersError(f"this state is of run {about['run']}, and the optimizer's run is "
                                f"{here}: load it into the inner optimizer to take it all the same")
         self.inner.load_state_dict(inner)
-        self._link()
 
     def save(self) -> None:
         """Save what a bitwise resume needs, as it is now."""
@@ -196,7 +238,7 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
 
     def close(self) -> None:
         """Stop the run's helpers. Saves nothing."""
-        release(self.inner, self)
+        release(bare(self.inner), self)
         self.binding.close()
 
     def __enter__(self) -> DiLoCoOptimizer:

@@ -17,7 +17,7 @@ def main(folder, store, replica):
     data = torch.utils.data.TensorDataset(*images(folder, "train"))
     order = torch.Generator().manual_seed(int(replica[1:]))  # diloco: its own order
     loader = torch.utils.data.DataLoader(data, batch_size=64, shuffle=True, generator=order)
-    model, loader = accelerator.prepare(model, loader)
+    model, inner, loader = accelerator.prepare(model, inner, loader)
     opt = diloco.DiLoCoOptimizer(model, inner, store, replica,  # diloco
                                  replicas=2, sync_every=20, rounds=6)  # diloco
     while not opt.done:  # diloco: was a range of epochs

@@ -272,6 +272,10 @@ class DropIn(InScratch):
         inner_step(model, opt, 0, 0)
         schedule.step()
         self.assertAlmostEqual(inner.param_groups[0]["lr"], .001)
+        inner.load_state_dict(copy.deepcopy(inner.state_dict()))  # which makes new groups
+        inner_step(model, opt, 0, 1)
+        schedule.step()
+        self.assertAlmostEqual(inner.param_groups[0]["lr"], .0001)
 
     def test_a_state_dict_round_trip_through_a_file_goes_on_bitwise(self):
         ends = []

@@ -22,6 +22,11 @@ except ImportError as error:
     transformers = None
     print(f"left out: Hugging Face's Trainer ({error})")
 try:
+    import accelerate
+except ImportError as error:
+    accelerate = None
+    print(f"left out: accelerate ({error})")
+try:
     import lightning
     import diloco.lightning
 except ImportError as error:
@@ -151,6 +156,89 @@ class HuggingFace(InScratch):
         self.assertEqual(first.seen[:10] + second.seen, whole.seen)  # saved at the due point at 10
         for a, b in zip(whole.parameters(), second.parameters()):
             self.assertTrue(torch.equal(a, b))
+
+
+@unittest.skipUnless(accelerate, "no accelerate")
+class Accelerate(InScratch):
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(accelerate.state.GradientState._reset_state)
+        self.addCleanup(accelerate.state.AcceleratorState._reset_state, True)
+        self.accelerator = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=3)
+
+    def bound(self, model, inner, **more):
+        opt = diloco.DiLoCoOptimizer(model, inner, self.store, options=OPTIONS, sync_every=2,
+                                     rounds=2, **more)
+        self.addCleanup(opt.close)
+        return opt
+
+    def train(self, model, opt, loader):
+        """accelerate's own loop; the number of batches."""
+        for n, (x, y) in enumerate(loader):
+            if getattr(opt, "done", False):
+                return n
+            with self.accelerator.accumulate(model):
+                loss = torch.nn.functional.mse_loss(model(x), y)
+                self.accelerator.backward(loss)
+                if hasattr(opt, "report"):
+                    opt.report(loss, samples=len(x))
+                opt.step()
+                opt.zero_grad()
+        return n + 1
+
+    def parts(self):
+        torch.manual_seed(1)
+        model = torch.nn.Linear(6, 1)
+        loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*samples(0, 48)),
+                                             batch_size=4)
+        return model, torch.optim.SGD(model.parameters(), lr=.05), loader
+
+    def test_accumulated_batches_are_one_step(self):
+        model, inner, loader = self.accelerator.prepare(*self.parts())
+        schedule = torch.optim.lr_scheduler.StepLR(inner.optimizer, 2)
+        opt = self.bound(model, inner, scheduler=schedule)
+        self.assertEqual(self.train(model, opt, loader), 12)
+        self.assertTrue(opt.done)
+        self.assertEqual((opt.run.now.step, schedule.last_epoch), (4, 4))
+        rows = diloco.run(self.store).history()
+        self.assertEqual([r["samples"] for r in rows], [2 * 3 * 4] * 2)
+        twin, plain, loader = self.accelerator.prepare(*self.parts())
+        losses = []
+        for x, y in [*loader][:6]:  # before the first exchange: the plain loop's steps
+            losses.append(torch.nn.functional.mse_loss(twin(x), y).item())
+            (torch.nn.functional.mse_loss(twin(x), y) / 3).backward()
+            if len(losses) == 3:
+                plain.optimizer.step()
+                plain.optimizer.zero_grad()
+        self.assertAlmostEqual(rows[0]["loss"], sum(losses) / 6, places=5)
+
+    def test_an_optimizer_that_was_not_prepared_is_refused_at_the_first_of_them(self):
+        model, inner, loader = self.parts()
+        model, loader = self.accelerator.prepare(model, loader)
+        before = [p.detach().clone() for p in model.parameters()]
+        with self.assertRaisesRegex(diloco.InvalidError, "the SGD would take a step at each: make "
+                                                         "the optimizer from the one that"):
+            self.train(model, self.bound(model, inner), loader)
+        for a, b in zip(before, model.parameters()):
+            self.assertTrue(torch.equal(a, b))
+
+    def test_a_step_that_the_scaler_skips_does_not_count(self):
+        model, inner, _ = self.parts()
+        scaler = torch.amp.GradScaler("cpu", init_scale=4)
+        opt = self.bound(model, accelerate.optimizer.AcceleratedOptimizer(
+            inner, device_placement=False, scaler=scaler))
+        for factor in (1, float("inf"), 1):
+            x, y = samples(0, 4)
+            scaler.scale(torch.nn.functional.mse_loss(model(x), y) * factor).backward()
+            opt.step()
+            opt.zero_grad()
+        self.assertEqual(opt.run.now.step, 2)
+
+    def test_the_context_manager_counts_the_steps_of_a_prepared_optimizer(self):
+        model, inner, loader = self.accelerator.prepare(*self.parts())
+        with diloco.DiLoCo(self.store, [model], inner, sync_every=2, rounds=2) as sync:
+            self.assertEqual(self.train(model, inner, loader), 12)
+            self.assertTrue(sync.done)
 
 
 @unittest.skipUnless(lightning, "no lightning")
