@@ -20,7 +20,8 @@ from ._optimizer import bind, ranks
 from ._run import Run
 from ._state import KeepInner
 from ._torch import Binding, Fragments
-
+from ._trainers import check_first, end_former, note, warn_short, warn_unfinished
+from .errors import RefusedError
 
 _log = logging.getLogger("diloco")
 
@@ -47,7 +48,8 @@ class DiLoCoCallback(TrainerCallback):
     micro-batches and the ranks, which are one replica. A resume from the run takes up the inner
     optimizer's and the scheduler's state, and continues after the batches that this replica
     has trained on, in the order of their epoch; Trainer's own checkpoints are not needed for it. A
-    step that a loss scaler skipped does not count.
+    step that a loss scaler skipped does not count. RefusedError: load_best_model_at_end, which would
+    load other values over the shared model, and resume_from_checkpoint where the run resumes.
     """
 
     def __init__(self, run: Union[Run, str, "os.PathLike[str]"], replica: str = "r0", *,
@@ -64,11 +66,18 @@ class DiLoCoCallback(TrainerCallback):
                        optimizer: Any = None, lr_scheduler: Any = None,
                        train_dataloader: Any = None, **_others: Any) -> None:
         run, replica, fragments, keep, options = self._what
+        if args.load_best_model_at_end:
+            raise RefusedError("load_best_model_at_end would load a checkpoint of this replica over "
+                               "the shared model at the end: leave it out")
+        end_former(run, replica)
         self._optimizer = optimizer
         inner = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps it
         extra = {} if lr_scheduler is None else {"scheduler": lr_scheduler}
         self.binding = bind(model, inner, run, replica, fragments, keep, extra, dict(options),
                             ranks(args.world_size))
+        note(run, replica, self.binding)
+        check_first(self.binding, state.global_step, "leave out resume_from_checkpoint")
+        warn_short(self.binding, state.max_steps - state.global_step, "max_steps")
         control.should_training_stop = self.binding.done
         steps = self.binding.island.lead(lambda: self.binding and self.binding.run.now.step)
         if steps and not self.binding.done and not args.ignore_data_skip:
@@ -122,4 +131,5 @@ class DiLoCoCallback(TrainerCallback):
             del part.set_epoch  # its class's own again
         self._counted.clear()
         if self.binding is not None:
+            warn_unfinished(self.binding)
             self.binding.close()

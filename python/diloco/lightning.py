@@ -20,6 +20,7 @@ from ._optimizer import bind, ranks
 from ._run import Run
 from ._state import KeepInner
 from ._torch import Binding, Fragments
+from ._trainers import check_first, end_former, note, warn_unfinished
 from .errors import RefusedError
 
 
@@ -77,9 +78,9 @@ class DiLoCoCallback(Callback):
     """Joins the run when training begins, counts each optimizer step, exchanges at due points.
 
     Arguments as of `diloco.DiLoCoOptimizer`. ``samples``: of one optimizer step; None: rows of
-    the last batch's first tensor, times accumulate_grad_batches and the ranks, which are one
-    replica. A resume continues after the batches that this replica has trained on, in the order of
-    their epoch. RefusedError: several optimizers.
+    its batches' first tensors, times the ranks, which are one replica. A resume continues after the batches that this replica has trained on, in the order of
+    their epoch. RefusedError: several optimizers, or a trainer that has taken steps where the run
+    resumes.
     """
 
     def __init__(self, run: Union[Run, str, "os.PathLike[str]"], replica: str = "r0", *,
@@ -89,6 +90,7 @@ class DiLoCoCallback(Callback):
         self._what = (run, replica, fragments, keep_inner_state, options)
         self._samples = samples
         self._steps = 0  # Lightning's global_step, as last seen
+        self._rows = 0  # of batches since then
         self.binding: Optional[Binding] = None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -96,13 +98,16 @@ class DiLoCoCallback(Callback):
         if len(trainer.optimizers) != 1:
             raise RefusedError(f"{len(trainer.optimizers)} optimizers: a step of a replica is that "
                                "of one; use diloco.DiLoCoOptimizer with manual optimization")
+        end_former(run, replica)
         self._position = Position()
         extra = {f"scheduler{i}": c.scheduler
                  for i, c in enumerate(trainer.lr_scheduler_configs)}
-        self._steps = trainer.global_step
+        self._steps, self._rows = trainer.global_step, 0
         self.binding = bind(pl_module, trainer.optimizers[0], run, replica, fragments, keep,
                             {**extra, "data": self._position}, dict(options),
                             ranks(trainer.world_size))
+        note(run, replica, self.binding)
+        check_first(self.binding, trainer.global_step, "make a new Trainer without ckpt_path")
         trainer.should_stop = trainer.should_stop or self.binding.done
         if not trainer.should_stop:
             self._position.begin(trainer, self.binding.resumed)
@@ -114,17 +119,22 @@ class DiLoCoCallback(Callback):
                            batch_idx: int) -> None:
         assert self.binding is not None
         self._position.batches += 1
+        self._rows += rows(batch)
         if trainer.global_step == self._steps or self.binding.done:
             return  # a micro-batch
         self._steps = trainer.global_step
         loss = outputs.get("loss", math.nan) if isinstance(outputs, dict) else outputs
-        samples = self._samples or (rows(batch) * trainer.accumulate_grad_batches *
-                                    trainer.world_size)
+        samples, self._rows = self._samples or self._rows * trainer.world_size, 0
         self.binding.step(math.nan if loss is None else loss, samples)
         if self.binding.done:
             trainer.should_stop = True
 
     def on_train_end(self, trainer: Any, pl_module: Any) -> None:
+        if self.binding is not None:
+            warn_unfinished(self.binding)
+            self.binding.close()
+
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         if self.binding is not None:
             self.binding.close()
 

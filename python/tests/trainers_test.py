@@ -93,18 +93,20 @@ class Regression(torch.nn.Module):
 
 @unittest.skipUnless(transformers, "no transformers")
 class HuggingFace(InScratch):
-    def trainer(self, model, replica, replicas=2, micro_batches=1, n=64, sync_every=3, rounds=2):
+    def trainer(self, model, replica, replicas=2, micro_batches=1, n=64, sync_every=3, rounds=2,
+                **arguments):
         x, y = samples(replica, n)
         data = [{"x": a, "labels": b} for a, b in zip(x, y)]
-        args = transformers.TrainingArguments(
-            output_dir=str(self.folder / f"out{replica}"), per_device_train_batch_size=4,
-            gradient_accumulation_steps=micro_batches, learning_rate=.05, max_steps=1000,
-            save_strategy="no", disable_tqdm=True, use_cpu=True, logging_strategy="no",
-            report_to=[])
+        args = transformers.TrainingArguments(**{
+            "output_dir": str(self.folder / f"out{replica}"), "per_device_train_batch_size": 4,
+            "gradient_accumulation_steps": micro_batches, "learning_rate": .05, "max_steps": 1000,
+            "save_strategy": "no", "disable_tqdm": True, "use_cpu": True, "logging_strategy": "no",
+            "report_to": [], **arguments})
         callback = huggingface.DiLoCoCallback(
             self.store, f"r{replica}", options=OPTIONS, replicas=replicas, sync_every=sync_every,
             rounds=rounds)
-        return transformers.Trainer(model, args, train_dataset=data, callbacks=[callback])
+        return transformers.Trainer(model, args, train_dataset=data, eval_dataset=data,
+                                    callbacks=[callback])
 
     def test_two_trainers_end_with_one_model(self):
         torch.manual_seed(1)
@@ -127,6 +129,48 @@ class HuggingFace(InScratch):
         self.assertEqual(trainer.state.global_step, 6)
         self.assertEqual([r["samples"] for r in diloco.run(self.store).history()], [24, 24])
 
+    def test_a_training_that_an_exception_ended_begins_again_in_this_process(self):
+        class Breaks(transformers.TrainerCallback):
+            def on_step_end(self, args, state, control, **_others):
+                if state.global_step == self.at:
+                    raise KeyboardInterrupt
+        breaks, kept = Breaks(), []
+        trainer = self.trainer(Regression(), 0, replicas=1)
+        trainer.add_callback(breaks)
+        another = self.trainer(Regression(), 0, replicas=1)
+        another.add_callback(breaks)
+        for one, breaks.at in ((trainer, 4), (trainer, 2), (another, None)):
+            try:
+                one.train()
+            except KeyboardInterrupt as error:
+                kept.append(error)  # as a notebook does, and with it the binding
+        self.assertEqual((len(kept), another.state.global_step), (2, 3))
+        self.assertTrue(diloco.run(self.store).status()["done"])
+
+    def test_a_checkpoint_that_would_replace_the_shared_model_is_refused(self):
+        trainer = self.trainer(Regression(), 0, replicas=1, eval_strategy="steps", eval_steps=2,
+                               save_strategy="steps", save_steps=2, load_best_model_at_end=True)
+        with self.assertRaisesRegex(diloco.RefusedError, "load_best_model_at_end would load"):
+            trainer.train()
+        self.assertFalse(self.store.exists())
+
+    def test_a_training_that_ends_before_the_run_warns_and_its_checkpoint_is_not_resumed(self):
+        saves = {"save_strategy": "steps", "save_steps": 2}
+        with self.assertLogs("diloco", "WARNING") as log:
+            self.trainer(Regression(), 0, replicas=1, max_steps=4, **saves).train()
+        self.assertRegex(log.output[0], "ends after 4 steps, and the run has 6 left: set max_steps "
+                                        "to at least 6")
+        self.assertRegex(log.output[1], "ended after 4 of the run's 6 steps, so the model is this")
+        again = self.trainer(Regression(), 0, replicas=1, **saves)
+        with self.assertRaisesRegex(diloco.RefusedError, "begins after 4 steps: leave out resume_fr"):
+            again.train(resume_from_checkpoint=True)
+        with self.assertNoLogs("diloco", "WARNING"):
+            self.trainer(Regression(), 0, replicas=1, max_steps=3).train()
+        self.assertTrue(diloco.run(self.store).status()["done"])
+        self.store = self.folder / "begins-from-a-checkpoint"
+        first = self.trainer(Regression(), 0, replicas=1, max_steps=10)
+        first.train(resume_from_checkpoint=str(self.folder / "out0/checkpoint-4"))
+        self.assertEqual(first.state.global_step, 10)
 
     def test_a_resume_goes_on_after_the_batches_that_were_used(self):
         """Shuffled data, dropout, two and a half epochs: the same batches, the same model."""
@@ -311,6 +355,50 @@ class Lightning(InScratch):
                 self.assertEqual(first.seen[:stop // due * due] + second.seen, whole.seen)
                 for a, b in zip(whole.parameters(), second.parameters()):
                     self.assertTrue(torch.equal(a, b))
+
+    def alone(self, model, **arguments):
+        data = torch.utils.data.DataLoader(
+            torch.utils.data.TensorDataset(*samples(0, 24)), batch_size=4)
+        callback = diloco.lightning.DiLoCoCallback(self.store, "r0", options=OPTIONS, sync_every=3,
+                                                   rounds=2)
+        checkpoint = arguments.pop("ckpt_path", None)
+        trainer = lightning.Trainer(**{
+            "max_epochs": 100, "accelerator": "cpu", "callbacks": [callback], "logger": False,
+            "enable_checkpointing": False, "enable_progress_bar": False,
+            "enable_model_summary": False, "default_root_dir": self.folder, **arguments})
+        trainer.fit(model, data, ckpt_path=checkpoint)
+        return trainer
+
+    def test_an_accumulation_that_the_epoch_s_end_cuts_has_the_samples_of_its_batches(self):
+        self.alone(self.module(), accumulate_grad_batches=4)  # of 6 batches: 16 samples, then 8
+        self.assertEqual([r["samples"] for r in diloco.run(self.store).history()], [40, 32])
+
+    def test_a_training_that_an_exception_ended_begins_again_in_this_process(self):
+        model, kept = self.module(), []
+        right, taken = model.training_step, []
+
+        def breaks(batch, batch_idx):
+            taken.append(batch_idx)
+            if len(taken) == 5:
+                raise KeyError("a user's own")
+            return right(batch, batch_idx)
+        model.training_step = breaks
+        with self.assertRaises(KeyError) as kept:
+            self.alone(model)
+        self.assertIsNotNone(kept.exception)
+        self.alone(model)
+        self.assertEqual(len(taken), 5 + 3)
+        self.assertTrue(diloco.run(self.store).status()["done"])
+
+    def test_a_training_that_ends_before_the_run_warns_and_its_checkpoint_is_not_resumed(self):
+        with self.assertLogs("diloco", "WARNING") as log:
+            ended = self.alone(self.module(), max_steps=4)
+        self.assertRegex(log.output[0], "ended after 4 of the run's 6 steps, so the model is this")
+        ended.save_checkpoint(self.folder / "four.ckpt")
+        with self.assertRaisesRegex(diloco.RefusedError, "begins after 4 steps: make a new Trainer"):
+            self.alone(self.module(), ckpt_path=self.folder / "four.ckpt")
+        self.alone(self.module())
+        self.assertTrue(diloco.run(self.store).status()["done"])
 
     def test_several_optimizers_are_refused(self):
         model = self.module()
