@@ -12,8 +12,9 @@ from . import _agree
 from ._base import adapter_facts, take_mode
 from ._guards import Unique, accumulates, bare, check_two, claim, release
 from ._run import Run
-from ._state import KeepInner, check_saves, check_trains, pieces, take_keep
-from ._torch import Binding, Fragments, named_buffers, named_tensors
+from ._schedule import Schedule
+from ._state import KeepInner, check_saves, check_trains, pieces, take_keep, warn_others
+from ._torch import Binding, Fragments, named_buffers, named_parameters, named_tensors
 from .errors import DiffersError, InvalidError
 
 
@@ -27,6 +28,7 @@ def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], repl
     keeps = take_keep(keep_inner_state, options)
     check_two(inner, options.get("outer_optimizer"))
     check_trains(inner, (p for _, p in parameters))
+    warn_others(inner, (p for _, p in parameters))
     opened: Any = run
     if not isinstance(run, Run):
         if fragments is not None:
@@ -45,12 +47,14 @@ def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], repl
     if not pipeline:  # whose stages have an optimizer each
         facts.update(_agree.optimizer_facts(inner, parameters))
 
-    def buffers_now() -> Mapping[str, Any]:
-        return dict(named_buffers(source)) if isinstance(source, torch.nn.Module) else {}
+    def tensors_now() -> Mapping[str, Any]:
+        if not isinstance(source, torch.nn.Module):
+            return {}
+        return dict([*named_parameters(source), *named_buffers(source)])
     return Binding(opened, parameters, buffers, fragments=fragments,
                    private=lambda island: pieces(inner, island, keeps, extra,
                                                 pipeline),
-                   buffers_now=buffers_now, group=group, optimizer=type(inner).__name__,
+                   tensors_now=tensors_now, group=group, optimizer=type(inner).__name__,
                    exchange=exchange, facts=adapter_facts(source), pipeline=pipeline, agreed=facts)
 
 
@@ -129,6 +133,7 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
         self._report: Dict[str, Any] = {}
         self._micro: List[Dict[str, Any]] = []  # reports since the last step
         saved = {**(extra or {}), **({"scheduler": scheduler} if scheduler is not None else {})}
+        self._schedule = Schedule(scheduler, saved, (self, inner_optimizer, bare(inner_optimizer)))
         self._made_here()
         claim(bare(inner_optimizer), self)
         try:
@@ -179,8 +184,7 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
         reports, self._micro = self._micro, []
         if getattr(self.inner, "step_was_skipped", False):
             return result
-        if self.scheduler is not None:
-            self.scheduler.step()
+        self._schedule.step()
         report = joined_report(reports)
         loss = report.pop("loss", math.nan if result is None else result)
         self.binding.step(loss, **report)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import collections
 import json
+import logging
 import re
 from typing import (Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple,
                     Union)
@@ -31,6 +32,7 @@ from ._shards import OfRank, Sharded, is_sharded
 from .errors import InvalidError, ProtocolError, RefusedError
 
 _JSON_ROOM = 64 * 1024
+_log = logging.getLogger("diloco")
 
 
 class Slot(NamedTuple):
@@ -50,13 +52,24 @@ def all_parameters(inner: Any) -> List[torch.Tensor]:
 
 
 def check_trains(inner: Any, parameters: Iterable[torch.Tensor]) -> None:
-    """RefusedError: it has master weights. InvalidError: the inner optimizer has none of them (but another model's, or copies of its
-    own), and what replicas agree on would not be what it trains."""
+    """RefusedError: it has master weights. InvalidError: the inner optimizer has none of these
+    parameters (but another model's, or copies), so it would not train the shared values."""
     check_masters(inner)
     ours = {id(p) for p in parameters}
     if not any(id(p) in ours for p in all_parameters(inner)):
         raise InvalidError(f"the {type(inner).__name__} has none of the parameters that are "
                            "synchronised: make it of the same model's parameters")
+
+
+def warn_others(inner: Any, parameters: Iterable[torch.Tensor]) -> None:
+    """A warning if the optimizer trains parameters that are not the model's, such as a loss's own."""
+    ours = {id(p) for p in parameters}
+    others = [p for p in all_parameters(inner) if p.requires_grad and id(p) not in ours]
+    if others:
+        _log.warning("the %s also trains %d tensors that are not in the model that was passed (the "
+                     "first has the shape %s): they stay this replica's own, and other replicas do "
+                     "not get them; pass a module that has them, too", type(inner).__name__,
+                     len(others), list(others[0].shape))
 
 
 def _probe(inner: Any, device: str) -> Dict[int, Mapping[str, Any]]:

@@ -277,14 +277,15 @@ class Binding(Unique):
     ``group``: of ranks that hold the same parameters, as one replica; DTensors have their own.
     ``pipeline``: each rank of the group has a stage of its own.
     ``private``: pieces with ``room()`` (a uint8 tensor), ``pack(room)`` and ``unpack()``.
-    ``buffers_now``: the model's buffers by name as they are when it is called.
+    ``tensors_now``: the model's parameters and buffers by name as they are when it is called;
+    empty: there is no module.
     ``exchange``, ``facts``: see `_base`. ``agreed``: see `_agree`.
     """
 
     def __init__(self, run: Union[Run, Callable[[], Run]], parameters: Sequence[Tuple[str, Any]],
                  buffers: Sequence[Tuple[str, Any]] = (), *, fragments: Fragments = None,
                  private: Callable[[Island], Mapping[str, Any]] = lambda island: {},
-                 buffers_now: Callable[[], Mapping[str, Any]] = dict, group: Any = None,
+                 tensors_now: Callable[[], Mapping[str, Any]] = dict, group: Any = None,
                  optimizer: str = "optimizer", exchange: Optional[str] = None,
                  facts: Sequence[Tuple[str, str]] = (), pipeline: bool = False,
                  agreed: Optional[Mapping[str, _agree.Fact]] = None) -> None:
@@ -304,7 +305,7 @@ class Binding(Unique):
                 check_stage(rows, self._base, self.island, fragments)
         self.island.together(check)
         self._places = [(name, t, None if is_sharded(t) else t.data_ptr()) for name, _, t in rows]
-        self._buffers_now = buffers_now
+        self._tensors_now = tensors_now
         members = members_of(rows, self.island, pipeline)
         everyone = self.island.gather(dict(agreed or {}))
         self.island.lead(lambda: _agree.check(everyone))
@@ -385,11 +386,18 @@ class Binding(Unique):
 
     def _check_places(self) -> None:
         """InvalidError: a tensor is no longer the one that was bound, or has other memory, so that
-        the run would read and write memory outside the model."""
+        the run would read and write memory outside the model. FSDP replaces shards itself."""
         check_frozen(self._base)
-        buffers = self._buffers_now()
+        now = self._tensors_now()
         for name, t, pointer in self._places:
-            if buffers.get(name, t) is not t or pointer not in (None, t.data_ptr()):
+            is_whole = pointer is not None and isinstance(t, torch.nn.Parameter)
+            if is_whole and now and now.get(name) is not t:
+                raise InvalidError(f"{name} of the model is another tensor than the one that the run "
+                                   "has (load_state_dict with assign=True, or a tied or replaced "
+                                   "parameter): replace it before the optimizer is made, or copy_ "
+                                   "the values into it")
+            is_other = not isinstance(t, torch.nn.Parameter) and now.get(name, t) is not t
+            if is_other or pointer not in (None, t.data_ptr()):
                 raise InvalidError(f"{name} has moved to other memory since it was bound: change "
                                    "it in place (copy_, add_), and move the model (.to, .data = "
                                    "…) before")

@@ -1,6 +1,7 @@
 """torch_optimizer_test.py - DiLoCoOptimizer in place of torch's own: refusals, outer optimizers
 of torch, and loops written for torch alone. Skips itself (77) without torch."""
 import copy
+import logging
 import sys
 import threading
 import unittest
@@ -276,6 +277,64 @@ class DropIn(InScratch):
         inner_step(model, opt, 0, 1)
         schedule.step()
         self.assertAlmostEqual(inner.param_groups[0]["lr"], .0001)
+
+    def schedules(self, steps, by_hand, **more):
+        """The scheduler after some steps, and the warnings."""
+        model = small()
+        inner = adamw(model)
+        schedule = torch.optim.lr_scheduler.LambdaLR(inner, lambda t: 1 / (1 + t))
+        if "extra" in more:
+            more["extra"] = {"schedule": schedule}
+        with self.assertLogs("diloco", "WARNING") as log:
+            logging.getLogger("diloco").warning("a first line")
+            opt = self.optimizer(model, inner, sync_every=3, rounds=4,
+                                 **{k: schedule if k == "scheduler" else v
+                                    for k, v in more.items()})
+            for step in range(steps):
+                inner_step(model, opt, 0, step)
+                if by_hand:
+                    schedule.step()
+            opt.close()
+        return schedule, log.output[1:]
+
+    def test_a_scheduler_that_is_not_saved_or_is_stepped_twice_is_warned_of(self):
+        for words, by_hand, more in (
+                ("after a restart it is at its first step: pass it as scheduler=", True, {}),
+                ("also been stepped by its caller", True, {"scheduler": None}),
+                (None, False, {"scheduler": None}), (None, True, {"extra": None})):
+            with self.subTest(by_hand=by_hand, more=more):
+                self.store = self.store.with_name(f"{by_hand}{list(more)}")
+                schedule, said = self.schedules(5, by_hand, **more)
+                self.assertEqual(len(said), words is not None)  # once
+                for line in said:
+                    self.assertIn(words, line)
+        self.store = self.store.with_name("restart")
+        self.schedules(7, False, scheduler=None)
+        self.assertEqual(self.schedules(2, False, scheduler=None)[0].last_epoch, 6 + 2)
+
+    def test_parameters_of_the_optimizer_that_the_model_lacks_are_warned_of(self):
+        model, head = small(), torch.nn.Linear(3, 2)
+        inner = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=.1)
+        with self.assertLogs("diloco", "WARNING") as log:
+            self.optimizer(model, inner, sync_every=50)
+        self.assertRegex(log.output[0], r"the SGD also trains 2 tensors .* shape \[2, 3\]")
+
+    def test_a_parameter_that_the_model_has_no_more_is_refused(self):
+        def assigned(model):
+            model.load_state_dict({k: v + 1 for k, v in model.state_dict().items()}, assign=True)
+
+        def tied(model):
+            model[2].bias = model[0].weight
+        for change, name in ((assigned, "0.weight"), (tied, "2.bias")):
+            with self.subTest(name):
+                self.store = self.store.with_name(name)
+                model = small()
+                opt = self.optimizer(model, sync_every=2)
+                change(model)
+                opt.step()
+                with self.assertRaisesRegex(diloco.InvalidError,
+                                            name + " of the model is another tensor than the one"):
+                    opt.step()
 
     def test_a_state_dict_round_trip_through_a_file_goes_on_bitwise(self):
         ends = []
