@@ -52,6 +52,11 @@ static diloco_status take_lock(dl_local *local, const char *folder, const char *
         if (errno != EWOULDBLOCK) return dl_fail_errno(errno, "lock", path);
         ssize_t n = pread(local->lock, pid, sizeof pid - 1, 0);
         pid[strspn(n > 0 ? pid : "", "0123456789")] = 0;
+        if (strtol(pid, NULL, 10) == (long)getpid())
+            return dl_fail(DILOCO_EINVAL,
+                           "replica %s already runs in this process (%s): close it first, or give "
+                           "another name or another run.state_dir",
+                           replica, path);
         return dl_fail(DILOCO_EINVAL,
                        "replica %s already runs here as process %s (%s): give another name or "
                        "another run.state_dir",
