@@ -165,7 +165,9 @@ DILOCO_API void diloco_run_interrupt(diloco_run *run);
 
 /* diloco_run_save saves the private state as it is now, so that a resume is bitwise. Returns
  * DILOCO_EFULL or DILOCO_EIO if the state folder cannot be written. Returns DILOCO_ENUMERIC if a
- * tensor has a value that is not finite. The state that was saved before is kept then. */
+ * tensor has a value that is not finite. The state that was saved before is kept then. Returns
+ * DILOCO_EINTERRUPTED if diloco_run_interrupt is called while this call waits for a save beside
+ * training, for example on a full disk. An earlier interrupt does not end it. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_save(diloco_run *run);
 
 /* diloco_run_leave reports that this process ends, so that entries wait for its replica until their

@@ -428,7 +428,8 @@ class Run(Unique):
         return {**values, "digest": report.digest.decode()}
 
     def save(self) -> None:
-        """Save the private state as it is now, so that a resume is bitwise."""
+        """Save the private state as it is now, so that a resume is bitwise. Interrupted: nothing
+        new is saved."""
         self._wait(_c.lib().diloco_run_save)
 
     def leave(self) -> None:

@@ -198,21 +198,28 @@ diloco_status dl_driver_begin(dl_driver *d, const dl_pace_saved *saved, const dl
 
 /* Only the wait is here. The exchange's own thread uploads meanwhile, and without such a thread
  * nothing is in flight. */
-void dl_driver_settle(dl_driver *d)
+/* Until `interrupted` is set; NULL: until the limit. */
+static void settle(dl_driver *d, const atomic_bool *interrupted)
 {
     const dl_time until = dl_time_after(dl_clock_now(), SETTLE_LIMIT);
     if (!d->thread.started) return;
     pthread_mutex_lock(&d->thread.lock);
-    while (!d->outcome.ended && !dl_machine_has_put_all(d->machine) && dl_clock_now() < until)
+    while (!d->outcome.ended && !dl_machine_has_put_all(d->machine) && dl_clock_now() < until &&
+           !(interrupted && atomic_load(interrupted)))
         wait_a_little(d);
     pthread_mutex_unlock(&d->thread.lock);
+}
+
+void dl_driver_settle(dl_driver *d)
+{
+    settle(d, d->a.interrupted);
 }
 
 /* Captures are uploaded first, while the exchange still runs. A snapshot in progress is finished,
  * since it reads the exchange's state. */
 void dl_driver_halt(dl_driver *d)
 {
-    dl_driver_settle(d);
+    settle(d, NULL);
     dl_exchange_stop(d);
     dl_background_settle(d->background);
 }

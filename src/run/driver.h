@@ -99,7 +99,7 @@ DL_MUST_CHECK diloco_status dl_driver_capture(dl_driver *driver);
 bool dl_driver_done(const dl_driver *driver);
 
 /* Call it before the local state is saved for a clean stop: it uploads what was captured, if the
- * store answers soon. */
+ * store answers soon. An interrupt ends the wait. */
 void dl_driver_settle(dl_driver *driver);
 /* Ends the exchange. */
 void dl_driver_halt(dl_driver *driver);
@@ -108,8 +108,9 @@ void dl_driver_halt(dl_driver *driver);
  * the status of a failed one. Any thread. */
 DL_MUST_CHECK diloco_status dl_driver_await_saved(dl_driver *driver, uint64_t entry);
 /* Begins a save of the newest state by the caller itself. It waits for a save beside training,
- * whatever its result. A copy that waits is written only if the caller's save fails. */
-void dl_driver_begin_save(dl_driver *driver);
+ * whatever its result. A copy that waits is written only if the caller's save fails. Returns
+ * DILOCO_EINTERRUPTED if an interrupt ends the wait, and then no save has begun. */
+DL_MUST_CHECK diloco_status dl_driver_begin_save(dl_driver *driver);
 void dl_driver_end_save(dl_driver *driver, bool saved);
 
 /* Between hold and release the log does not move, so everything saved in between is consistent, the

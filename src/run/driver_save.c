@@ -170,10 +170,13 @@ diloco_status dl_driver_await_saved(dl_driver *d, uint64_t entry)
     return dl_saver_wait(d->saver, entry, NULL);
 }
 
-void dl_driver_begin_save(dl_driver *d)
+diloco_status dl_driver_begin_save(dl_driver *d)
 {
     dl_saver_hold(d->saver);
-    (void)!dl_saver_wait(d->saver, UINT64_MAX, NULL);
+    const diloco_status status = dl_saver_wait(d->saver, UINT64_MAX, d->a.interrupted);
+    if (status != DILOCO_EINTERRUPTED) return DILOCO_OK;
+    dl_saver_release(d->saver);
+    return status;
 }
 
 void dl_driver_end_save(dl_driver *d, bool saved)

@@ -435,6 +435,61 @@ TEST(a_due_point_does_not_wait_for_a_disk_that_still_writes_the_former_save)
     check_slow_disk("slow", 0);
 }
 
+/* Interrupts until `over` is set. If the calls have no effect for a long time, it opens the gate,
+ * so that the test fails and does not hang. */
+typedef struct interrupter {
+    diloco_run *run;
+    atomic_bool over;
+} interrupter;
+
+static void *interrupt_often(void *user)
+{
+    interrupter *i = user;
+    for (int n = 0; !atomic_load(&i->over); n++) {
+        diloco_run_interrupt(i->run);
+        dl_clock_sleep(DL_MILLISECOND);
+        if (n == 20000) set_gate(false);
+    }
+    return NULL;
+}
+
+/* A save beside training waits for the disk since the step at 6. */
+static double step_and_save(toy *t, const diloco_run_info *now)
+{
+    if (now->position == 7) {
+        pthread_t thread;
+        interrupter i = {.run = t->run};
+        atomic_bool *pending = &t->run->calls.stop;
+        CHECK_INT(0, pthread_create(&thread, NULL, interrupt_often, &i));
+        CHECK_STATUS(DILOCO_EINTERRUPTED, diloco_run_save(t->run));
+        atomic_store(&i.over, true);
+        CHECK_INT(0, pthread_join(thread, NULL));
+        CHECK_INT(0, gate.n_synced);
+        set_gate(false);
+        diloco_run_interrupt(t->run);
+        CHECK_OK(
+            diloco_run_save(t->run)); /* an earlier interrupt is for the next call that waits */
+        CHECK(atomic_exchange(pending, false));
+        ++*(int *)t->user;
+    }
+    return toy_step(t, now);
+}
+
+TEST(a_save_by_the_caller_that_waits_for_the_disk_is_interrupted)
+{
+    int n_saved = 0;
+    toy t = toy_of_two("interrupted_save");
+    t.step = step_and_save;
+    t.user = &n_saved;
+    gate.n_synced = 0;
+    set_gate(true);
+    toy_live(&t);
+    set_gate(false);
+    TOY_OK(t);
+    CHECK_INT(1, n_saved);
+    CHECK_INT(t.end.entries, t.end.entry);
+}
+
 /* ---- no memory for a second copy */
 
 /* Of the trainer, whose thread takes the memory. */
@@ -500,5 +555,6 @@ TEST_MAIN(p16_no_contribution_is_put_before_the_state_is_saved,
           a_piece_that_cannot_be_filled_fails_the_step_and_saves_nothing,
           a_due_point_whose_save_was_interrupted_is_repeated,
           a_due_point_does_not_wait_for_a_disk_that_still_writes_the_former_save,
+          a_save_by_the_caller_that_waits_for_the_disk_is_interrupted,
           a_due_point_without_memory_for_a_second_copy_warns_and_waits_for_the_disk,
           a_save_that_fails_while_a_newer_copy_waits_is_a_warning_and_changes_no_bits)

@@ -112,7 +112,7 @@ static bool keeps_state(const diloco_run *run)
 diloco_status dl_run_save_local(diloco_run *run)
 {
     if (!keeps_state(run)) return DILOCO_OK;
-    dl_driver_begin_save(run->driver);
+    DL_TRY(dl_driver_begin_save(run->driver));
     const diloco_status status = save_local(run);
     dl_driver_end_save(run->driver, !status);
     return status;
