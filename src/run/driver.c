@@ -197,8 +197,8 @@ diloco_status dl_driver_begin(dl_driver *d, const dl_pace_saved *saved, const dl
 }
 
 /* Only the wait is here. The exchange's own thread uploads meanwhile, and without such a thread
- * nothing is in flight. */
-/* Until `interrupted` is set; NULL: until the limit. */
+ * nothing is in flight. It ends at the limit, or earlier if `interrupted` is set; NULL: at the
+ * limit. */
 static void settle(dl_driver *d, const atomic_bool *interrupted)
 {
     const dl_time until = dl_time_after(dl_clock_now(), SETTLE_LIMIT);

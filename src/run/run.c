@@ -493,16 +493,15 @@ diloco_status diloco_run_theta(const diloco_run *run, void *const *data, size_t 
 /* ---- ending ----------------------------------------------------------------------------- */
 
 /* Saves for a clean stop (public, run.h). Captures are uploaded first, as far as the store answers
- * soon (P16.4). */
-/* A stop calls this after an interrupt, which is then still pending and has to reach the next call
- * that waits. Only an interrupt during the save ends the save. */
+ * soon (P16.4). A stop calls this after an interrupt, which is then still pending and has to reach
+ * the next call that waits. Only an interrupt during the save ends the save. */
 diloco_status diloco_run_save(diloco_run *run)
 {
     DL_TRY(must_be_joined(run, "diloco_run_save"));
     const bool pending = atomic_exchange(&run->calls.stop, false);
     dl_driver_settle(run->driver);
     const diloco_status status = dl_run_save_local(run);
-    atomic_store(&run->calls.stop, pending);
+    if (pending) atomic_store(&run->calls.stop, true);
     return status;
 }
 
