@@ -457,7 +457,7 @@ TEST(replica_without_its_local_state_warns_that_moments_restart)
 
 TEST(a_second_process_of_the_same_replica_here_is_refused_by_the_lock)
 {
-    char path[PATH_MAX];
+    char path[PATH_MAX], other[64];
     toy t = toy_of("r0", scratch_path("lock")), second = t;
     snprintf(path, sizeof path, "%s/r0/lock", scratch_path("lock.state"));
     toy_set(&t, "run.state_dir", scratch_path("lock.state"));
@@ -469,10 +469,11 @@ TEST(a_second_process_of_the_same_replica_here_is_refused_by_the_lock)
     CHECK_CONTAINS("already runs in this process", second.text);
     CHECK_CONTAINS("close it first", second.text);
     FILE *lock = fopen(path, "w");
-    CHECK(lock && fputs("1\n", lock) > 0 && !fclose(lock));
+    CHECK(lock && fprintf(lock, "%d\n", (int)getppid()) > 0 && !fclose(lock));
+    snprintf(other, sizeof other, "already runs here as process %d (", (int)getppid());
     toy_live(&second);
     CHECK_INT(DILOCO_EINVAL, second.status);
-    CHECK_CONTAINS("already runs here as process 1 (", second.text);
+    CHECK_CONTAINS(other, second.text);
     CHECK_OK(toy_train(&t));
     toy_close(&t);
 }

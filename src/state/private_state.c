@@ -54,17 +54,28 @@ static diloco_status take_lock(dl_local *local, const char *folder, const char *
         pid[strspn(n > 0 ? pid : "", "0123456789")] = 0;
         if (strtol(pid, NULL, 10) == (long)getpid())
             return dl_fail(DILOCO_EINVAL,
-                           "replica %s already runs in this process (%s): close it first, or give "
-                           "another name or another run.state_dir",
-                           replica, path);
+                           "replica %s already runs in this process, or as process %s of another "
+                           "container (%s): close it first, or give another name or another "
+                           "run.state_dir",
+                           replica, pid, path);
         return dl_fail(DILOCO_EINVAL,
                        "replica %s already runs here as process %s (%s): give another name or "
                        "another run.state_dir",
                        replica, *pid ? pid : "unknown", path);
     }
+    local->owner = getpid();
     if (ftruncate(local->lock, 0) || dprintf(local->lock, "%ld\n", (long)getpid()) < 0)
         return dl_fail_errno(errno, "write", path);
     return DILOCO_OK;
+}
+
+/* A forked process has a copy of the descriptor, and closing ours would leave the lock with it. The
+ * forked process itself must not release it. */
+static void give_lock(const dl_local *local)
+{
+    if (local->lock < 0) return;
+    if (local->owner == getpid()) (void)flock(local->lock, LOCK_UN);
+    close(local->lock);
 }
 
 /* Returns as access(2) does of the lock's file. */
@@ -163,7 +174,7 @@ void dl_local_note_claim(dl_local *local, bool lost)
 void dl_local_close(dl_local *local)
 {
     if (!local) return;
-    if (local->lock >= 0) close(local->lock);
+    give_lock(local);
     dl_buf_deinit(&local->facts);
     dl_local_file_deinit(&local->here);
     for (int i = 0; i < DL_LOCAL_COPIES; i++) {

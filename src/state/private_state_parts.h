@@ -31,6 +31,7 @@ typedef struct dl_local_copied {
 /* `lock` is held from open to close. */
 struct dl_local {
     int lock;
+    pid_t owner; /* of the lock */
     char replica[DL_REPLICA_MAX + 1];
     char path[PATH_MAX];
     dl_buf facts;

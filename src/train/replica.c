@@ -222,10 +222,14 @@ static diloco_status evaluate_in_turn(void *user)
     return dl_replica_record_eval(b, &held_out, &next);
 }
 
+/* The watcher ends first. It may see the flag later than the loop has, and would interrupt the save
+ * that the stop asks for. */
 static diloco_status stop_here(void *user)
 {
     replica *r = user;
     dl_replica *b = &r->base;
+    dl_stop_destroy(b->stop);
+    b->stop = NULL;
     DL_TRY(diloco_run_save(b->run));
     dl_run_announce_stop(b->run);
     return dl_fail(DILOCO_EINTERRUPTED,

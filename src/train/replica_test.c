@@ -5,6 +5,9 @@
 #include "train_fixture.h"
 #include <diloco/inspect.h>
 
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -482,6 +485,54 @@ TEST(a_run_that_has_ended_is_done_at_once)
     free(config);
 }
 
+/* Of the replica whose disk is slow; NULL: none is. */
+static fixture_record *_Atomic slow_disk;
+
+static bool is_private_state(int fd)
+{
+    char link[64], path[PATH_MAX] = "";
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    return readlink(link, path, sizeof path - 1) > 0 && strstr(path, "local.safetensors");
+}
+
+/* Replaces the C library's function. The first save lasts until well after the stop, six times as
+ * long as the interval in which the flag is looked at. */
+__attribute__((visibility("default"))) int fsync(int fd)
+{
+    static int (*_Atomic real)(int);
+    if (!real) real = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
+    if (is_private_state(fd)) {
+        fixture_record *record = atomic_exchange(&slow_disk, NULL);
+        for (int ms = 0; record && ms < 20000; ms++) {
+            if (__atomic_load_n(&record->stop, __ATOMIC_RELAXED) && ms < 19700) ms = 19700;
+            dl_clock_sleep(DL_MILLISECOND);
+        }
+    }
+    return real(fd);
+}
+
+TEST(a_stop_while_a_save_is_written_saves_and_resumes_bitwise)
+{
+    fixture_record whole = {0}, first = {.stop_at = 6}, second = {0};
+    dl_config *a = fixture_config("diloco"), *b = fixture_config("diloco");
+    for (int k = 0; k < 2; k++)
+        set(k ? b : a, "server.diloco.overlap_steps", "3");
+    fixture_train(a, &whole, 1);
+    slow_disk = &first;
+    CHECK_STATUS(DILOCO_EINTERRUPTED, train(b, "r0", &first));
+    CHECK_CONTAINS("the same command resumes", diloco_error_text());
+    CHECK(!slow_disk);
+    CHECK_OK(train(b, "r0", &second));
+    CHECK_INT(fixture_count(&whole, "step"),
+              fixture_count(&first, "step") + fixture_count(&second, "step"));
+    size_t n;
+    float *expected = fixture_theta(a, &n), *theta = fixture_theta(b, &n);
+    CHECK_BYTES(expected, theta, n * sizeof *theta);
+    free(expected), free(theta);
+    fixture_record_free(&whole), fixture_record_free(&first), fixture_record_free(&second);
+    free(a), free(b);
+}
+
 /* r0 waits for r1, which comes only after r0 was stopped. */
 static void check_stopped_while_waiting(const char *preset)
 {
@@ -641,6 +692,7 @@ TEST_MAIN(restarted_replica_waits_for_a_store_whose_settings_cannot_be_read,
           a_run_stopped_between_entries_resumes_bitwise,
           a_run_stopped_before_its_first_entry_resumes_bitwise,
           a_run_stopped_at_a_due_point_resumes_bitwise,
+          a_stop_while_a_save_is_written_saves_and_resumes_bitwise,
           a_run_killed_between_entries_resumes_bitwise_from_its_due_point,
           data_parallel_resumes_bitwise, a_run_that_has_ended_is_done_at_once,
           a_replica_stopped_while_it_waits_for_others_resumes_bitwise,
