@@ -2,6 +2,8 @@
  * names. hub_limits_test.c has the requests that are too long, too slow or too many. */
 #include "hub_fixture.h"
 
+#include <fcntl.h>
+
 /* ---- main function */
 
 TEST(an_object_is_made_once_read_in_ranges_and_deleted)
@@ -120,6 +122,34 @@ TEST(a_listing_comes_in_pages)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         CHECK_INT(400, ask(bad[i]));
     CHECK_INT(405, ask("PUT /list?run=run"));
+}
+
+static size_t count_lines(const char *request)
+{
+    const char *at = strstr(client_ask(request), "\r\n\r\n");
+    size_t n = 0;
+    CHECK(at);
+    for (at += 4; (at = strchr(at, '\n')); at++)
+        n++;
+    return n;
+}
+
+/* There is one line more than keys, with "more" or "end". */
+TEST(a_page_has_a_thousand_keys_and_more_if_they_are_asked_for)
+{
+    char path[PATH_MAX];
+    fixture_serve(PLAIN);
+    CHECK_INT(201, ask("PUT /run"));
+    for (int i = 0; i < 10010; i++) {
+        snprintf(path, sizeof path, "%s/run/%05d", fixture.dir, i);
+        const int fd = open(path, O_WRONLY | O_CREAT, 0666);
+        CHECK(fd >= 0 && !close(fd));
+    }
+    CHECK_INT(1001, count_lines("GET /list?run=run HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    CHECK_INT(5001,
+              count_lines("GET /list?run=run&limit=5000 HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+    CHECK_INT(10001,
+              count_lines("GET /list?run=run&limit=20000 HTTP/1.1\r\nHost: localhost\r\n\r\n"));
 }
 
 TEST(a_stream_reports_changes_under_its_prefixes)
@@ -538,6 +568,7 @@ int main(int argc, char **argv)
         HUB_TEST(a_put_over_an_object_names_the_object),
         HUB_TEST(requests_follow_each_other_on_one_connection),
         HUB_TEST(a_listing_comes_in_pages),
+        HUB_TEST(a_page_has_a_thousand_keys_and_more_if_they_are_asked_for),
         HUB_TEST(a_stream_reports_changes_under_its_prefixes),
         HUB_TEST(metrics_and_health_and_status_answer),
         HUB_TEST(a_scrape_walks_no_folder),

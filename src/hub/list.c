@@ -10,8 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Bytes of the longest page: each key, its length, a space and a newline. */
-enum { PAGE_MAX_BYTES = DL_LIST_PAGE * (DL_KEY_MAX + 24) + 64 };
+/* Each page reads all names of a folder, so the program asks for more keys than the default. A line
+ * has a key, its length, a space and a newline. */
+enum { MOST_KEYS = 10000, PAGE_MAX_BYTES = MOST_KEYS * (DL_KEY_MAX + 24) + 64 };
 
 /* Read ?run=bucket[/more] into the request and *base, which is "more/" or "". Returns false and
  * sets *refusal if no run is named or the bucket is missing. */
@@ -81,7 +82,7 @@ dl_response dl_list_begin(dl_http_request *r)
     int after_len = snprintf(after, sizeof after, "%s%s", base, text_param(r, "after"));
     if ((size_t)prefix_len >= sizeof prefix || (size_t)after_len >= sizeof after)
         return dl_refuse(r, 400, "", "prefix or after is longer than a key");
-    page p = {.base_len = strlen(base), .limit = n < DL_LIST_PAGE ? n : DL_LIST_PAGE};
+    page p = {.base_len = strlen(base), .limit = n < MOST_KEYS ? n : MOST_KEYS};
     dl_buf_init(&p.lines, PAGE_MAX_BYTES);
     diloco_status status = fill_page(r, &p, prefix, *text_param(r, "after") ? after : NULL);
     dl_response reply = status ? dl_refuse_failed(r, status)

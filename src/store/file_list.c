@@ -1,11 +1,12 @@
 /* file_list.c - the keys under a folder in ascending byte order, without allocating.
  *
  * Folder by folder: all names of one folder are read (getdents64 into the handle's piece
- * buffer), sorted, and walked, going into folders on the way. A folder's name is kept with
- * its '/', which makes the order of names the order of whole keys ("a-b" < "a/x" < "a0").
- * Names and their order are in two stacks of the handle that grow to their size once;
- * a folder's part of them is taken off when it was walked. Files that no key can name
- * (hidden, odd letters, links) are not objects and not shown. */
+ * buffer), made a heap, and walked in order, going into folders on the way. A folder's name is kept
+ * with its '/', which makes the order of names the order of whole keys ("a-b" < "a/x" < "a0").
+ * A page ends the walk early, so it costs no sort of all names of a large folder. Names and their
+ * order are in two stacks of the handle that grow to their size once; a folder's part of them is
+ * taken off when it was walked. Files that no key can name (hidden, odd letters, links) are not
+ * objects and not shown. */
 #include "store/file_store.h"
 
 #include <dirent.h>
@@ -39,34 +40,36 @@ static size_t n_names(const dl_file_store *fs)
     return fs->order.len / sizeof(uint32_t);
 }
 
-/* Let the entry i, whose two heaps below are heaps, sink to its place. */
+/* Lets the entry i, below which are heaps with the least name on top, sink to its place. */
 static void sift(const dl_file_store *fs, size_t first, size_t i, size_t n)
 {
     uint32_t *order = (uint32_t *)(void *)fs->order.data + first;
     for (size_t child; (child = 2 * i + 1) < n; i = child) {
-        if (child + 1 < n && strcmp(name_at(fs, first + child), name_at(fs, first + child + 1)) < 0)
+        if (child + 1 < n && strcmp(name_at(fs, first + child), name_at(fs, first + child + 1)) > 0)
             child++;
-        if (strcmp(name_at(fs, first + i), name_at(fs, first + child)) >= 0) return;
+        if (strcmp(name_at(fs, first + i), name_at(fs, first + child)) <= 0) return;
         uint32_t swap = order[i];
         order[i] = order[child];
         order[child] = swap;
     }
 }
 
-/* Heapsort of the names from `first` on: qsort may allocate. */
-static void sort(const dl_file_store *fs, size_t first)
+static void make_heap(const dl_file_store *fs, size_t first)
 {
-    size_t n = n_names(fs) - first;
-    if (n == 0) return; /* then there may be no array */
-    uint32_t *order = (uint32_t *)(void *)fs->order.data + first;
+    const size_t n = n_names(fs) - first;
     for (size_t i = n / 2; i-- > 0;)
         sift(fs, first, i, n);
-    while (n-- > 1) {
-        uint32_t swap = order[0];
-        order[0] = order[n];
-        order[n] = swap;
-        sift(fs, first, 0, n);
-    }
+}
+
+/* Copies the least name from `first` on to `out`, and takes it off. */
+static void pop(dl_file_store *fs, size_t first, char *out)
+{
+    const size_t n = n_names(fs) - first - 1;
+    uint32_t *order = (uint32_t *)(void *)fs->order.data + first;
+    strcpy(out, name_at(fs, first));
+    order[0] = order[n];
+    fs->order.len -= sizeof *order;
+    sift(fs, first, 0, n);
 }
 
 /* Adds a name to both stacks. A folder gets its '/' here, which decides its place in the order. */
@@ -88,9 +91,19 @@ static char type_of(int dir, const struct dirent64 *d)
     return S_ISDIR(st.st_mode) ? 'd' : S_ISREG(st.st_mode) ? 'f' : 0;
 }
 
-/* Push the names in a folder that can be (part of) a key. Names are checked before they are kept,
- * so nothing but possible keys is sorted. */
-static diloco_status read_names(walk *w, int dir, size_t key_len)
+/* Returns whether a name in a folder, and all below it, is at or before `after`: the rest of a key
+ * there. */
+static bool is_past(const char *name, bool folder, const char *after)
+{
+    const size_t len = strlen(name);
+    const int order = strncmp(name, after, len);
+    if (order) return order < 0;
+    return !folder || (unsigned char)after[len] > '/';
+}
+
+/* Pushes the names in a folder that can be (part of) a key, and come after `after`. Names are
+ * checked before they are kept, so nothing else is sorted. */
+static diloco_status read_names(walk *w, int dir, size_t key_len, const char *after)
 {
     dl_file_store *fs = w->fs;
     for (;;) {
@@ -104,7 +117,8 @@ static diloco_status read_names(walk *w, int dir, size_t key_len)
             at += d->d_reclen;
             if (!dl_store_key_ok(d->d_name) || key_len + strlen(d->d_name) > DL_KEY_MAX) continue;
             char type = type_of(dir, d);
-            if (type) DL_TRY(push(fs, d->d_name, type == 'd'));
+            if (type && !is_past(d->d_name, type == 'd', after))
+                DL_TRY(push(fs, d->d_name, type == 'd'));
         }
     }
 }
@@ -113,18 +127,10 @@ static diloco_status read_names(walk *w, int dir, size_t key_len)
 
 static diloco_status walk_folder(walk *w, int dir, size_t key_len);
 
-/* Everything under a folder sorts between its name with '/' and the next name: is all of it
- * at or before `after`? */
-static bool behind_us(const walk *w, size_t key_len)
-{
-    return strncmp(w->key, w->after, key_len) < 0;
-}
-
 /* The folder is opened below its parent without following links, so the walk never leaves the
  * root. */
 static diloco_status walk_into(walk *w, int dir, size_t key_len)
 {
-    if (behind_us(w, key_len)) return DILOCO_OK;
     const char *name = w->key + key_len - 1;
     while (name > w->key && name[-1] != '/')
         name--;
@@ -143,7 +149,6 @@ static diloco_status visit(walk *w, int dir, size_t parent_len)
     struct stat st;
     size_t key_len = strlen(w->key);
     if (w->key[key_len - 1] == '/') return walk_into(w, dir, key_len);
-    if (strcmp(w->key, w->after) <= 0) return DILOCO_OK;
     if (fstatat(dir, w->key + parent_len, &st, AT_SYMLINK_NOFOLLOW)) {
         if (errno == ENOENT) return DILOCO_OK; /* deleted meanwhile */
         return dl_file_store_fail(w->fs, errno, "list", w->key);
@@ -158,11 +163,12 @@ static diloco_status walk_folder(walk *w, int dir, size_t key_len)
 {
     dl_file_store *fs = w->fs;
     size_t first = n_names(fs), names_len = fs->names.len;
-    diloco_status status = read_names(w, dir, key_len);
-    size_t end = n_names(fs);
-    if (!status) sort(fs, first);
-    for (size_t i = first; i < end && !status; i++) {
-        strcpy(w->key + key_len, name_at(fs, i));
+    const int order = strncmp(w->after, w->key, key_len);
+    if (order > 0) return DILOCO_OK;
+    diloco_status status = read_names(w, dir, key_len, order ? "" : w->after + key_len);
+    if (!status) make_heap(fs, first);
+    while (!status && n_names(fs) > first) {
+        pop(fs, first, w->key + key_len);
         status = visit(w, dir, key_len);
     }
     w->key[key_len] = '\0';

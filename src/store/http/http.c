@@ -28,7 +28,8 @@
 
 enum {
     WHAT_MAX = DL_KEY_MAX + 256,
-    PAGE_MAX = 1 << 20, /* bytes of a page of a listing */
+    PAGE_KEYS = 10000, /* in a page of a listing; an earlier hub gives 1000 */
+    PAGE_MAX = PAGE_KEYS * (DL_KEY_MAX + 24) + 64, /* bytes of a page */
     TOKEN_MAX = 4096,
     PEM_MAX = 8192,
     PREFIX_MAX = 200,      /* so that every key of a run fits after it */
@@ -460,6 +461,7 @@ static diloco_status prepare_page(void *context, dl_web_exchange *x)
     DL_TRY(add_url(&x->url, &c->s->place, "/list"));
     DL_TRY(dl_buf_addf(&x->url, "&prefix="));
     DL_TRY(dl_web_escape(&x->url, c->prefix, false));
+    DL_TRY(dl_buf_addf(&x->url, "&limit=%d", PAGE_KEYS));
     if (!c->after) return DILOCO_OK;
     DL_TRY(dl_buf_addf(&x->url, "&after="));
     return dl_web_escape(&x->url, c->after, false);
