@@ -4,6 +4,7 @@
 
 #include "emulated_product.h"
 #include "model/model.h"
+#include "nn/cuda/self_test/self_test_rows.h"
 #include "nn/cuda/self_test/self_tests.h"
 #include "nn/cuda/start.h"
 #include "tensor/cuda/cuda_api.h"
@@ -253,6 +254,61 @@ TEST(self_test_compares_the_library_and_names_it)
     dl_backend_destroy(b);
 }
 
+/* The library's part of the self-test alone: calls calls[0] + 1 to calls[1]. */
+static diloco_status probe_library(dl_backend *b, uint64_t calls[2])
+{
+    dl_probe probe;
+    CHECK_OK(dl_probe_open(&probe, b));
+    calls[0] = emulated_calls();
+    probe.kernel = "cublasLtMatmul";
+    const diloco_status status = dl_probe_library(&probe);
+    calls[1] = emulated_calls();
+    dl_probe_close(&probe);
+    return status;
+}
+
+/* A product that failed is none for which there is no algorithm. DISTANCE seeds have each call. */
+TEST(call_that_fails_in_the_library_fails_its_part_of_the_self_test)
+{
+    enum { DISTANCE = 17 };
+    dl_backend *b;
+    emulated_setup setup = {.seed = 1, .fail_with = DL_CUDA_LAUNCH_FAILED};
+    uint64_t calls[2], ignored[2];
+    CHECK_OK(open_with(&b, &setup, EMULATED_BLAS, false));
+    CHECK_OK(probe_library(b, calls));
+    dl_backend_destroy(b);
+    for (setup.fail_at = calls[0] + 1 + emulated_first_seed() % DISTANCE; setup.fail_at <= calls[1];
+         setup.fail_at += DISTANCE) {
+        CHECK_OK(open_with(&b, &setup, EMULATED_BLAS, false));
+        CHECK_STATUS(DILOCO_EIO, probe_library(b, ignored));
+        CHECK_CONTAINS("kernel cublasLtMatmul: the emulated device failed", diloco_error_text());
+        dl_backend_destroy(b);
+    }
+}
+
+/* The library's part is the last one. After it the self-test only frees its memory. */
+TEST(call_that_fails_in_the_library_fails_the_self_test)
+{
+    enum { TRIED = 3, DISTANCE = 5 };
+    dl_backend *b;
+    emulated_setup setup = {.seed = 1, .fail_with = DL_CUDA_OUT_OF_MEMORY};
+    uint64_t calls[2];
+    CHECK_OK(open_with(&b, &setup, EMULATED_BLAS, false));
+    CHECK_OK(probe_library(b, calls));
+    dl_backend_destroy(b);
+    CHECK_OK(open_with(&b, &setup, EMULATED_BLAS, false));
+    CHECK_OK(dl_cuda_self_test(b));
+    const uint64_t middle = emulated_calls() - (calls[1] - calls[0]) / 2;
+    dl_backend_destroy(b);
+    for (size_t i = 0; i < TRIED; i++) {
+        setup.fail_at = middle + i * DISTANCE;
+        CHECK_OK(open_with(&b, &setup, EMULATED_BLAS, false));
+        CHECK_STATUS(DILOCO_EIO, dl_cuda_self_test(b));
+        CHECK_CONTAINS("kernel cublasLtMatmul: the emulated device failed", diloco_error_text());
+        dl_backend_destroy(b);
+    }
+}
+
 /* ---- a model */
 
 enum { VOCAB = 70, CONTEXT = 13, ROWS = 3, N_MOST = 20000 };
@@ -333,5 +389,7 @@ TEST_MAIN(products_of_the_library_follow_our_kernel_with_and_without_graphs,
           library_that_is_missing_or_no_library_of_products_leaves_our_kernel,
           fault_of_any_call_with_the_library_is_reported,
           self_test_compares_the_library_and_names_it,
+          call_that_fails_in_the_library_fails_its_part_of_the_self_test,
+          call_that_fails_in_the_library_fails_the_self_test,
           model_with_products_of_the_library_has_the_gradients_of_the_cpu,
           model_in_bf16_with_products_of_the_library_follows_the_cpu)

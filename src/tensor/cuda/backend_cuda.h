@@ -52,7 +52,8 @@ typedef struct dl_cuda_launch {
 void dl_backend_cuda_launch(dl_backend *backend, const dl_cuda_launch *launch);
 
 /* dl_backend_cuda_product queues a product by the library of products. Returns false, and queues
- * nothing, if there is no library, or if it has no algorithm for this product. */
+ * nothing, if there is no library, if it has no algorithm for this product, or after a failure,
+ * which dl_backend_sync reports. */
 bool dl_backend_cuda_product(dl_backend *backend, const dl_cuda_multiplication *product);
 
 /* For groups of cards (tensor/group.h). dl_backend_cuda_stream starts the kernels that are held

@@ -7,6 +7,13 @@
 enum { M = 37, COLUMNS = 72, K = 24 };
 static const double ROUNDINGS = 2e-5;
 
+/* There is no product to compare. That is no failure unless the device has failed. */
+static diloco_status missing(dl_probe *p)
+{
+    const diloco_status status = dl_backend_sync(p->backend);
+    return status ? dl_fail_context(status, "kernel %s", p->kernel) : DILOCO_OK;
+}
+
 static diloco_status product(dl_probe *p, bool a_transposed, bool b_transposed, bool adds,
                              dl_cuda_types types)
 {
@@ -31,7 +38,7 @@ static diloco_status product(dl_probe *p, bool a_transposed, bool b_transposed, 
                                       .add = adds,
                                       .types = types};
     dl_probe_copy_in(p);
-    if (!dl_backend_cuda_product(p->backend, &x)) return DILOCO_OK;
+    if (!dl_backend_cuda_product(p->backend, &x)) return missing(p);
     for (size_t i = 0; i < M; i++)
         for (size_t j = 0; j < COLUMNS; j++) {
             double sum = adds ? (double)c[i * COLUMNS + j] : has_bias ? (double)bias[j] : 0;
