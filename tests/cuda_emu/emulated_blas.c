@@ -22,6 +22,7 @@ DL_CUDA_FUNCTIONS(DECLARE)
 SHOWN size_t cublasLtGetVersion(void);
 SHOWN uint64_t emulated_blas_products(void);
 SHOWN uint64_t emulated_blas_objects(void);
+SHOWN const char *emulated_blas_failed(void);
 
 /* A call may be the one that fails (emulated_setup), but not one that frees. */
 enum { INVALID = 7, FAILED = 13, UNSUPPORTED = 15, NONE_FOR = 13, NEEDS = 4096, THREADS = 256 };
@@ -43,6 +44,20 @@ typedef struct preference {
 } preference;
 
 static uint64_t n_objects, n_products;
+static const char *failed; /* function that returned FAILED last */
+
+static int fail(const char *function)
+{
+    failed = function;
+    return FAILED;
+}
+
+const char *emulated_blas_failed(void)
+{
+    const char *function = failed;
+    failed = NULL;
+    return function;
+}
 
 uint64_t emulated_blas_products(void)
 {
@@ -59,10 +74,10 @@ size_t cublasLtGetVersion(void)
     return 130101;
 }
 
-static int create(void **out, size_t size)
+static int create(void **out, size_t size, const char *function)
 {
     *out = NULL;
-    if (emulated_library_call()) return FAILED;
+    if (emulated_library_call()) return fail(function);
     *out = calloc(1, size);
     n_objects += *out != NULL;
     return *out ? 0 : 3;
@@ -78,7 +93,7 @@ static int destroy(void *object)
 
 int cublasLtCreate(void **handle)
 {
-    return create(handle, 1);
+    return create(handle, 1, __func__);
 }
 int cublasLtDestroy(void *handle)
 {
@@ -87,7 +102,7 @@ int cublasLtDestroy(void *handle)
 int cublasLtMatmulDescCreate(void **out, int compute, int scale)
 {
     return compute == DL_CUBLAS_COMPUTE_32F && scale == DL_CUBLAS_R_32F
-               ? create(out, sizeof(operation))
+               ? create(out, sizeof(operation), __func__)
                : UNSUPPORTED;
 }
 int cublasLtMatmulDescDestroy(void *of)
@@ -98,7 +113,7 @@ int cublasLtMatmulDescDestroy(void *of)
 int cublasLtMatmulDescSetAttribute(void *of, int attribute, const void *value, size_t size)
 {
     operation *o = of;
-    if (emulated_library_call()) return FAILED;
+    if (emulated_library_call()) return fail(__func__);
     int32_t *const at = attribute == DL_CUBLAS_TRANSA     ? &o->transposed[0]
                         : attribute == DL_CUBLAS_TRANSB   ? &o->transposed[1]
                         : attribute == DL_CUBLAS_EPILOGUE ? &o->epilogue
@@ -116,7 +131,7 @@ int cublasLtMatrixLayoutCreate(void **out, int type, uint64_t rows, uint64_t col
                                int64_t stride)
 {
     if (type != DL_CUBLAS_R_32F && type != DL_CUBLAS_R_16BF) return UNSUPPORTED;
-    const int code = create(out, sizeof(layout));
+    const int code = create(out, sizeof(layout), __func__);
     if (!code) *(layout *)*out = (layout){rows, columns, stride, type};
     return code;
 }
@@ -126,7 +141,7 @@ int cublasLtMatrixLayoutDestroy(void *of)
 }
 int cublasLtMatmulPreferenceCreate(void **out)
 {
-    const int code = create(out, sizeof(preference));
+    const int code = create(out, sizeof(preference), __func__);
     for (int i = 0; !code && i < 4; i++)
         ((preference *)*out)->alignment[i] = 256; /* unless the caller promises less */
     return code;
@@ -140,7 +155,7 @@ int cublasLtMatmulPreferenceSetAttribute(void *of, int attribute, const void *va
 {
     preference *p = of;
     const int i = attribute - DL_CUBLAS_PREFER_ALIGNMENT_A;
-    if (emulated_library_call()) return FAILED;
+    if (emulated_library_call()) return fail(__func__);
     if (attribute == DL_CUBLAS_PREFER_WORKSPACE && size == sizeof p->workspace)
         memcpy(&p->workspace, value, size);
     else if (attribute == DL_CUBLAS_PREFER_REDUCTIONS && size == sizeof p->reductions)
@@ -183,7 +198,7 @@ int cublasLtMatmulAlgoGetHeuristic(void *handle, void *of, void *a, void *b, voi
 {
     const preference *p = with;
     *n = 0;
-    if (emulated_library_call()) return FAILED;
+    if (emulated_library_call()) return fail(__func__);
     if (!handle || c != d || most < 1) return INVALID;
     memset(choices, 0, sizeof *choices);
     if (!describe(choices->algorithm.data, of, a, b, d)) return INVALID;
@@ -215,7 +230,7 @@ int cublasLtMatmul(void *handle, void *of, const void *alpha, const void *a, voi
     const uint64_t alignment = algorithm->data[4];
     uint64_t now[6];
     void *function;
-    if (emulated_library_call()) return FAILED;
+    if (emulated_library_call()) return fail(__func__);
     if (!handle || c != d || c_layout != d_layout || !workspace || workspace_bytes < NEEDS ||
         !describe(now, o, la, lb, ld) || memcmp(now, algorithm->data, 4 * sizeof now[0]) != 0 ||
         alignment == 0 || !is_aligned(a, alignment) || !is_aligned(b, alignment) ||
@@ -243,7 +258,7 @@ int cublasLtMatmul(void *handle, void *of, const void *alpha, const void *a, voi
     const unsigned blocks = (unsigned)((x.m * x.n + THREADS - 1) / THREADS);
     if (cuModuleGetFunction(&function, handle, "emulated_product") ||
         cuLaunchKernel(function, blocks, 1, 1, THREADS, 1, 1, 0, stream, NULL, extra))
-        return FAILED;
+        return fail(__func__);
     n_products++;
     return 0;
 }

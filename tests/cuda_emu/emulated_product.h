@@ -22,6 +22,8 @@ extern "C" {
 /* Products started by the library since the process began, and objects that are not destroyed. */
 uint64_t emulated_blas_products(void);
 uint64_t emulated_blas_objects(void);
+/* The function whose call failed, or NULL. A second call returns NULL. */
+const char *emulated_blas_failed(void);
 #ifdef __cplusplus
 }
 #endif

@@ -201,6 +201,18 @@ TEST(library_that_is_missing_or_no_library_of_products_leaves_our_kernel)
     }
 }
 
+/* Checks that the text of a failure names the call. `failed` is the library's, or NULL. */
+static void check_text(const char *failed)
+{
+    char expected[96];
+    CHECK(!strstr(diloco_error_text(), "(null)"));
+    CHECK(!strstr(diloco_error_text(), "cuBLASLt") == !failed);
+    if (!failed) return;
+    snprintf(expected, sizeof expected, "the emulated device failed: %s: cuBLASLt status 13",
+             failed);
+    CHECK_CONTAINS(expected, diloco_error_text());
+}
+
 /* A failure while the library is opened leaves our kernel, and one later is the device's. Two kinds
  * do not matter: no memory for a graph, since kernels are then started one by one, and a call that
  * frees memory or the graph of a product. */
@@ -218,12 +230,15 @@ TEST(fault_of_any_call_with_the_library_is_reported)
         const int code = codes[(at + emulated_first_seed()) % 2];
         const emulated_setup setup = {.seed = 1, .fail_at = at, .fail_with = code};
         diloco_status status = open_with(&b, &setup, EMULATED_BLAS, false);
+        CHECK(!status || emulated_blas_objects() == 0);
         if (status) continue;
         status = multiply_all(got, b, DL_CUDA_F32);
         dl_backend_destroy(b);
+        CHECK_INT(0, emulated_blas_objects());
+        const char *failed = emulated_blas_failed();
         if (status) {
             CHECK(status == DILOCO_EIO || status == DILOCO_ENOMEM);
-            CHECK(!strstr(diloco_error_text(), "(null)")); /* it names the call */
+            check_text(failed);
         } else {
             check_near(want, got, N_SHAPES * MOST);
             n_ignored += at > opened && code != DL_CUDA_OUT_OF_MEMORY;

@@ -48,7 +48,7 @@ typedef struct gpu {
     dl_cuda_launches *launches;
     unsigned char *stage; /* pinned, STAGE bytes */
     size_t used;
-    int code;         /* of the first failure; 0: none */
+    int code;         /* of the first failure, or DL_CUDA_BLAS_FAILED; 0: none */
     const char *what; /* failed then */
 } gpu;
 
@@ -89,6 +89,11 @@ static bool begin(gpu *g)
 
 static diloco_status failure(const gpu *g)
 {
+    if (g->code == DL_CUDA_BLAS_FAILED) {
+        const dl_cuda_blas_failure f = dl_cuda_blas_failed(g->blas);
+        return dl_fail(DILOCO_EIO, "the %s device failed: %s: cuBLASLt status %d", g->ops.name,
+                       f.function, f.status);
+    }
     return dl_fail(DILOCO_EIO, "the %s device failed: %s: error %d, %s", g->ops.name, g->what,
                    g->code, text_of(g, g->code));
 }
@@ -235,8 +240,7 @@ bool dl_backend_cuda_product(dl_backend *backend, const dl_cuda_multiplication *
     DL_ASSERT(backend->ops->device == DL_DEVICE_CUDA);
     if (!g->blas || !enter(g)) return false;
     const int plan = dl_cuda_blas_plan(g->blas, product);
-    if (plan == DL_CUDA_BLAS_FAILED)
-        check(g, DL_CUDA_LAUNCH_FAILED, "cublasLtMatmulAlgoGetHeuristic");
+    if (plan == DL_CUDA_BLAS_FAILED) check(g, DL_CUDA_BLAS_FAILED, "cuBLASLt");
     if (plan < 0) return false;
     if (!dl_cuda_launches_add_product(g->launches, plan, product) && begin(g))
         dl_cuda_launches_add_product(g->launches, plan, product);

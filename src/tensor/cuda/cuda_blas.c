@@ -33,6 +33,7 @@ struct dl_cuda_blas {
     uint64_t workspace;    /* on the device; products on one stream share it */
     plan plans[PLANS];
     size_t n_plans;
+    dl_cuda_blas_failure failure; /* the last error of the library */
 };
 
 /* ---- the library */
@@ -81,6 +82,18 @@ uint64_t dl_cuda_blas_version(const dl_cuda_blas *b)
     return b ? b->api.version() : 0;
 }
 
+dl_cuda_blas_failure dl_cuda_blas_failed(const dl_cuda_blas *b)
+{
+    return b->failure;
+}
+
+/* Keeps an error of the library. Returns its status. */
+static int keep(dl_cuda_blas *b, int status, const char *function)
+{
+    if (status) b->failure = (dl_cuda_blas_failure){function, status};
+    return status;
+}
+
 static void forget(const dl_cuda_blas *b, plan *p)
 {
     if (p->operation) (void)b->api.operation_destroy(p->operation);
@@ -122,61 +135,76 @@ static uint32_t alignment_of(const dl_cuda_multiplication *p)
 }
 
 /* These return a result of the library. DL_CUBLAS_NOT_SUPPORTED: it has no algorithm. */
-static int set(const dl_cuda_blas *b, void *operation, int attribute, int32_t value)
+static int set(dl_cuda_blas *b, void *operation, int attribute, const void *value, size_t size)
 {
-    return b->api.operation_set(operation, attribute, &value, sizeof value);
+    return keep(b, b->api.operation_set(operation, attribute, value, size),
+                "cublasLtMatmulDescSetAttribute");
+}
+
+static int set_number(dl_cuda_blas *b, void *operation, int attribute, int32_t value)
+{
+    return set(b, operation, attribute, &value, sizeof value);
+}
+
+static int prefer(dl_cuda_blas *b, void *preference, int attribute, const void *value, size_t size)
+{
+    return keep(b, b->api.preference_set(preference, attribute, value, size),
+                "cublasLtMatmulPreferenceSetAttribute");
 }
 
 /* Split sums are added in the workspace, in a fixed order, and never in C in the order in which
  * they are done. They have the type of C only if that is f32. */
-static int choose(const dl_cuda_blas *b, plan *p, void *preference)
+static int choose(dl_cuda_blas *b, plan *p, void *preference)
 {
     const uint32_t reductions = DL_CUBLAS_REDUCE_COMPUTE_TYPE |
                                 (p->shape.types == DL_CUDA_BF16 ? 0 : DL_CUBLAS_REDUCE_OUTPUT_TYPE);
     const uint64_t workspace = WORKSPACE;
     dl_cublas_choice choice;
     int n = 0;
-    int code =
-        b->api.preference_set(preference, DL_CUBLAS_PREFER_WORKSPACE, &workspace, sizeof workspace);
+    int code = prefer(b, preference, DL_CUBLAS_PREFER_WORKSPACE, &workspace, sizeof workspace);
     if (!code)
-        code = b->api.preference_set(preference, DL_CUBLAS_PREFER_REDUCTIONS, &reductions,
-                                     sizeof reductions);
+        code = prefer(b, preference, DL_CUBLAS_PREFER_REDUCTIONS, &reductions, sizeof reductions);
     for (int i = 0; i < 4 && !code; i++)
-        code = b->api.preference_set(preference, DL_CUBLAS_PREFER_ALIGNMENT_A + i, &p->alignment,
-                                     sizeof p->alignment);
+        code = prefer(b, preference, DL_CUBLAS_PREFER_ALIGNMENT_A + i, &p->alignment,
+                      sizeof p->alignment);
     if (!code)
-        code = b->api.choose(b->handle, p->operation, p->first, p->second, p->result, p->result,
-                             preference, 1, &choice, &n);
+        code = keep(b,
+                    b->api.choose(b->handle, p->operation, p->first, p->second, p->result,
+                                  p->result, preference, 1, &choice, &n),
+                    "cublasLtMatmulAlgoGetHeuristic");
     if (code) return code;
     if (n < 1 || choice.state || choice.workspace > WORKSPACE) return DL_CUBLAS_NOT_SUPPORTED;
     p->algorithm = choice.algorithm;
     return 0;
 }
 
-static int layout(const dl_cuda_blas *b, void **out, bool bf16, uint64_t rows, uint64_t columns,
+static int layout(dl_cuda_blas *b, void **out, bool bf16, uint64_t rows, uint64_t columns,
                   uint64_t stride)
 {
     const int type = bf16 ? DL_CUBLAS_R_16BF : DL_CUBLAS_R_32F;
-    return b->api.layout_create(out, type, rows, columns, (int64_t)stride);
+    return keep(b, b->api.layout_create(out, type, rows, columns, (int64_t)stride),
+                "cublasLtMatrixLayoutCreate");
 }
 
-static int make_operation(const dl_cuda_blas *b, plan *p)
+static int make_operation(dl_cuda_blas *b, plan *p)
 {
     const dl_cuda_multiplication *s = &p->shape;
-    int code = b->api.operation_create(&p->operation, DL_CUBLAS_COMPUTE_32F, DL_CUBLAS_R_32F);
+    int code =
+        keep(b, b->api.operation_create(&p->operation, DL_CUBLAS_COMPUTE_32F, DL_CUBLAS_R_32F),
+             "cublasLtMatmulDescCreate");
     if (!code)
-        code = set(b, p->operation, DL_CUBLAS_TRANSA,
-                   s->b_transposed ? DL_CUBLAS_OP_T : DL_CUBLAS_OP_N);
+        code = set_number(b, p->operation, DL_CUBLAS_TRANSA,
+                          s->b_transposed ? DL_CUBLAS_OP_T : DL_CUBLAS_OP_N);
     if (!code)
-        code = set(b, p->operation, DL_CUBLAS_TRANSB,
-                   s->a_transposed ? DL_CUBLAS_OP_T : DL_CUBLAS_OP_N);
+        code = set_number(b, p->operation, DL_CUBLAS_TRANSB,
+                          s->a_transposed ? DL_CUBLAS_OP_T : DL_CUBLAS_OP_N);
     if (!code && p->has_bias)
-        code = set(b, p->operation, DL_CUBLAS_EPILOGUE, DL_CUBLAS_EPILOGUE_BIAS);
+        code = set_number(b, p->operation, DL_CUBLAS_EPILOGUE, DL_CUBLAS_EPILOGUE_BIAS);
     return code;
 }
 
 /* Makes the operation and the layouts of a plan, and chooses its algorithm. */
-static int make(const dl_cuda_blas *b, plan *p)
+static int make(dl_cuda_blas *b, plan *p)
 {
     const dl_cuda_multiplication *s = &p->shape;
     void *preference = NULL;
@@ -187,7 +215,8 @@ static int make(const dl_cuda_blas *b, plan *p)
     if (!code) code = layout(b, &p->first, factors, f[1], f[0], s->b_stride);
     if (!code) code = layout(b, &p->second, factors, a[1], a[0], s->a_stride);
     if (!code) code = layout(b, &p->result, result, s->n, s->m, s->n);
-    if (!code) code = b->api.preference_create(&preference);
+    if (!code)
+        code = keep(b, b->api.preference_create(&preference), "cublasLtMatmulPreferenceCreate");
     if (code) return code;
     code = choose(b, p, preference);
     (void)b->api.preference_destroy(preference);
@@ -223,14 +252,14 @@ int dl_cuda_blas_start(dl_cuda_blas *b, int at, const dl_cuda_multiplication *pr
 {
     const plan *p = &b->plans[at];
     const float alpha = 1, beta = product->add ? 1 : 0;
-    if (p->has_bias && b->api.operation_set(p->operation, DL_CUBLAS_BIAS_POINTER, &product->bias,
-                                            sizeof product->bias))
-        return DL_CUDA_INVALID_VALUE;
+    if (p->has_bias &&
+        set(b, p->operation, DL_CUBLAS_BIAS_POINTER, &product->bias, sizeof product->bias))
+        return DL_CUDA_BLAS_FAILED;
     const int status =
         b->api.multiply(b->handle, p->operation, &alpha, product->b, p->first, product->a,
                         p->second, &beta, product->c, p->result, product->c, p->result,
                         &p->algorithm, (void *)(uintptr_t)b->workspace, WORKSPACE, stream);
-    return status ? DL_CUDA_LAUNCH_FAILED : DL_CUDA_SUCCESS;
+    return keep(b, status, "cublasLtMatmul") ? DL_CUDA_BLAS_FAILED : DL_CUDA_SUCCESS;
 }
 
 int dl_cuda_blas_capture(void **graph, dl_cuda_blas *b, int at,

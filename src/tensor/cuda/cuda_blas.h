@@ -40,12 +40,19 @@ uint64_t dl_cuda_blas_version(const dl_cuda_blas *blas);
 enum { DL_CUDA_BLAS_NONE = -1, DL_CUDA_BLAS_FAILED = -2 };
 int dl_cuda_blas_plan(dl_cuda_blas *blas, const dl_cuda_multiplication *product);
 
-/* dl_cuda_blas_start queues a product of plan `plan`. Returns 0, or a result of the driver. */
+/* The function of the library that returned an error last, and its cublasStatus_t. */
+typedef struct dl_cuda_blas_failure {
+    const char *function;
+    int status;
+} dl_cuda_blas_failure;
+dl_cuda_blas_failure dl_cuda_blas_failed(const dl_cuda_blas *blas);
+
+/* dl_cuda_blas_start queues a product of plan `plan`. Returns 0 or DL_CUDA_BLAS_FAILED. */
 int dl_cuda_blas_start(dl_cuda_blas *blas, int plan, const dl_cuda_multiplication *product,
                        void *stream);
 
 /* dl_cuda_blas_capture makes a graph of the kernels of a product. The caller
- * destroys *graph. Returns 0, or a result of the driver. */
+ * destroys *graph. Returns 0, a result of the driver, or DL_CUDA_BLAS_FAILED. */
 int dl_cuda_blas_capture(void **graph, dl_cuda_blas *blas, int plan,
                          const dl_cuda_multiplication *product);
 

@@ -41,7 +41,8 @@ bool dl_cuda_launches_add_product(dl_cuda_launches *launches, int plan,
                                   const dl_cuda_multiplication *product);
 
 /* dl_cuda_launches_submit starts the sequence on the stream, and begins the next one. Returns the
- * driver's result; if it is not 0, *what is the kernel or function that failed. */
+ * driver's result, or DL_CUDA_BLAS_FAILED. If it is not 0, *what is the kernel or function that
+ * failed. */
 int dl_cuda_launches_submit(dl_cuda_launches *launches, const char **what);
 
 #endif
