@@ -6,6 +6,7 @@
 #include "tensor/group.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* PIECE bounds the memory of sums: 32 MiB on each card. */
 enum { PIECE = 8 << 20, MOST_PARTS = 16 };
@@ -36,9 +37,25 @@ static diloco_status check_tensors(const dl_setup *s)
     return DILOCO_OK;
 }
 
+/* A replica's saved state names the first card alone, with its library of products. So that the
+ * name is right, all cards must have it. Each opens the library by itself, and without memory for
+ * it has the program's own products, which have other bits. */
+static diloco_status check_card(const dl_ranks *r, size_t i, const dl_setup *s)
+{
+    const char *first = dl_backend_card(r->backends[0]), *card = dl_backend_card(r->backends[i]);
+    if (strcmp(first, card) == 0) return DILOCO_OK;
+    return dl_fail(
+        DILOCO_EREFUSED,
+        "trainer.device = \"%s\" names cards that differ: the first is %s, and number %zu"
+        " of the list is %s. Name cards of one kind; if one is without cuBLASLt, free"
+        " memory on it",
+        s->config.device, first, i + 1, card);
+}
+
 static diloco_status open_rank(dl_ranks *r, size_t i, const dl_setup *s)
 {
     DL_TRY(dl_device_open(&r->backends[i], s->config.device, i));
+    DL_TRY(check_card(r, i, s));
     return dl_model_create(&r->models[i], &s->config, s->sample, s->max_rows, r->backends[i],
                            s->pool);
 }

@@ -22,8 +22,9 @@ typedef struct dl_ranks dl_ranks;
 
 /* dl_ranks_open opens the other devices of trainer.device with their models. *out is NULL if it
  * names one device. The setup is borrowed until close. Returns DILOCO_EREFUSED for a model with
- * buffers, which each rank would change on its own; also the errors of dl_device_open,
- * dl_model_create and dl_group_create. *out is NULL after an error. */
+ * buffers, which each rank would change on its own, and if the devices' names differ. Also returns
+ * the errors of dl_device_open, dl_model_create and dl_group_create. *out is NULL after an error.
+ */
 DL_MUST_CHECK diloco_status dl_ranks_open(dl_ranks **out, const dl_setup *setup);
 void dl_ranks_close(dl_ranks *ranks); /* NULL is fine */
 

@@ -16,6 +16,8 @@
 
 enum { STEPS = 5, MOST_DEVICES = 4 };
 
+static size_t n_with_products; /* devices that have the library of products: the first ones */
+
 /* By -Wl,--wrap: each device is an emulated one, and "cpu" is device 0. */
 __typeof__(dl_device_open) __wrap_dl_device_open;
 
@@ -23,14 +25,16 @@ diloco_status __wrap_dl_device_open(dl_backend **out, const char *device, size_t
 {
     static const char image[] = "the kernels are in the device program";
     static const dl_span images[] = {{image, sizeof image}};
-    const dl_cuda_source source = {.name = "emulated",
-                                   .library = EMULATED_LIBRARY,
-                                   .images = images,
-                                   .n_images = 1,
-                                   .collectives = EMULATED_NCCL};
+    dl_cuda_source source = {.name = "emulated",
+                             .library = EMULATED_LIBRARY,
+                             .images = images,
+                             .n_images = 1,
+                             .collectives = EMULATED_NCCL};
+    static const char *const products[] = {EMULATED_BLAS, NULL};
     dl_device_list list;
     *out = NULL;
     DL_TRY(dl_device_of_name(&list, device));
+    if (rank < n_with_products) source.products = products;
     return dl_backend_cuda(out, &source, list.cards[rank]);
 }
 
@@ -342,6 +346,32 @@ TEST(run_that_resumes_on_another_number_of_devices_warns)
     free(config);
 }
 
+/* The name in the saved state is that of the first device. */
+TEST(devices_of_which_some_have_the_library_of_products_are_refused)
+{
+    dl_config *config = config_on("diloco", "cuda:0,1,2", "3");
+    for (n_with_products = 0; n_with_products <= 3; n_with_products++) {
+        dl_setup s;
+        dl_ranks *ranks;
+        begin(1);
+        CHECK_OK(dl_setup_open(&s, config, 1, (size_t)config->batch_size));
+        if (n_with_products % 3 == 0) {
+            CHECK_OK(dl_ranks_open(&ranks, &s));
+        } else {
+            CHECK_STATUS(DILOCO_EREFUSED, dl_ranks_open(&ranks, &s));
+            CHECK_CONTAINS("the first is emulated device, cuBLASLt 13.1.1, and number",
+                           diloco_error_text());
+            CHECK_CONTAINS("of the list is emulated device. Name cards of one kind",
+                           diloco_error_text());
+        }
+        dl_ranks_close(ranks);
+        dl_setup_close(&s);
+        CHECK_INT(0, emulated_leaked());
+    }
+    n_with_products = 0;
+    free(config);
+}
+
 /* Fills the pinned memory of the second device with a copy to new memory, which the caller
  * releases. *memory is NULL after an error. */
 static diloco_status fill_stage(void **memory, const dl_step *step)
@@ -399,10 +429,9 @@ TEST(step_with_full_pinned_memory_has_the_loss_of_another)
 
 /* One call of the driver or of the library fails, up to the end of a step. The step or an earlier
  * call fails, and waits for no device. A step whose loss is read already is complete, and the next
- * one fails. In every second case the step also waits before it copies a micro-batch to the second
- * device. In the others the call's device is lost. at 0: none fails. Returns whether the call was
- * reached. */
-static bool fails_at(const dl_config *config, uint64_t at, double *loss)
+ * one fails. With `loses` the call's device is lost. Without, the step also waits before it copies
+ * a micro-batch to the second device. at 0: none fails. Returns whether the call was reached. */
+static bool fails_at(const dl_config *config, uint64_t at, bool loses, double *loss)
 {
     dl_setup s;
     dl_step step;
@@ -412,12 +441,12 @@ static bool fails_at(const dl_config *config, uint64_t at, double *loss)
                                          .devices = 2,
                                          .fail_at = at,
                                          .fail_with = DL_CUDA_LAUNCH_FAILED,
-                                         .loses_device = at % 2});
+                                         .loses_device = loses});
     diloco_status status = dl_setup_open(&s, config, 1, (size_t)config->batch_size);
     if (!status) {
         fixture_initial(&s);
         status = dl_step_init(&step, &s, false);
-        if (!status && at % 2 == 0) status = fill_stage(&memory, &step);
+        if (!status && !loses) status = fill_stage(&memory, &step);
         if (!status) status = dl_step_take(&facts, &step, 0, 0, 1e-3);
         if (!status && !at) *loss = facts.loss;
         if (!status) CHECK(facts.loss == *loss);
@@ -433,7 +462,8 @@ static bool fails_at(const dl_config *config, uint64_t at, double *loss)
     return emulated_calls() >= at;
 }
 
-/* Also with gradients in parts and a divided optimizer. DISTANCE seeds have each call once. */
+/* Also with gradients in parts and a divided optimizer. DISTANCE seeds have each call once, and the
+ * next DISTANCE have it with the other value of `loses`. */
 TEST(failing_call_fails_the_step_and_leaves_no_device_waiting)
 {
     enum { DISTANCE = 23 };
@@ -442,10 +472,11 @@ TEST(failing_call_fails_the_step_and_leaves_no_device_waiting)
         dl_config *config = config_on("diloco", "cuda:0,1", "2");
         if (divided) set(config, "trainer.gradient_bucket_bytes", "3000");
         if (divided) set(config, "trainer.zero_stage", "1");
-        CHECK(fails_at(config, 0, &loss));
-        for (uint64_t at = 1 + (emulated_first_seed() + 22) % DISTANCE; fails_at(config, at, &loss);
-             at += DISTANCE) {
-        }
+        CHECK(fails_at(config, 0, false, &loss));
+        const uint64_t seed = emulated_first_seed() - 1;
+        uint64_t at = 1 + seed % DISTANCE;
+        while (fails_at(config, at, (at + seed / DISTANCE) % 2, &loss))
+            at += DISTANCE;
         free(config);
     }
 }
@@ -458,6 +489,7 @@ TEST_MAIN(two_devices_have_the_gradient_of_one_with_two_micro_batches,
           several_devices_train_as_one_with_the_same_micro_batches,
           run_on_two_devices_that_was_stopped_resumes_bitwise,
           run_that_resumes_on_another_number_of_devices_warns,
+          devices_of_which_some_have_the_library_of_products_are_refused,
           micro_batch_copies_the_bytes_that_a_step_makes_room_for,
           step_with_full_pinned_memory_has_the_loss_of_another,
           failing_call_fails_the_step_and_leaves_no_device_waiting)
