@@ -1,7 +1,7 @@
 /* emulated_failures_test.c - a replica on one emulated device or on two. One call of its driver, or
- * of the library of collectives, fails. The run ends with one error that names the device, or the
- * call did not matter. In both cases the same command finishes the run, with the bits of a run
- * without a failure. */
+ * of the library of collectives, fails. The run ends with one error that names the device or its
+ * collectives, or the call did not matter. In both cases the same command finishes the run, with
+ * the bits of a run without a failure. */
 #include "cuda_emu/emulated_backend.h"
 #include "cuda_emu/emulated_nccl.h"
 #include "nn/device.h"
@@ -60,10 +60,23 @@ static diloco_status run(const dl_config *config, uint64_t fail_at, int fail_wit
     return status;
 }
 
-/* Returns whether the run has ended with an error. */
-static bool check_failure(size_t n_devices, const float *expected, size_t n, uint64_t at)
+/* The error is one of the device, of its memory, or of collectives. */
+static void check_text(void)
 {
-    const int code = at / 100 % 2 ? DL_CUDA_LAUNCH_FAILED : DL_CUDA_OUT_OF_MEMORY;
+    static const char *const texts[] = {
+        "the emulated device failed: ", "bytes on backend emulated",
+        "the collectives between the cards failed: ", "NCCL cannot connect the cards: "};
+    const char *text = diloco_error_text();
+    bool found = false;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
+        found |= strstr(text, texts[i]) != NULL;
+    if (!found) CHECK_FAIL("the error names no device: %s", text);
+    CHECK(!strstr(text, "(null)")); /* it names the call */
+}
+
+/* Returns whether the run has ended with an error. */
+static bool check_failure(size_t n_devices, const float *expected, size_t n, uint64_t at, int code)
+{
     dl_config *config = short_run(n_devices);
     uint64_t calls;
     size_t n_theta;
@@ -71,8 +84,7 @@ static bool check_failure(size_t n_devices, const float *expected, size_t n, uin
     CHECK(!status || calls >= at); /* a run whose streams work otherwise may have fewer calls */
     if (status) {
         CHECK(status == DILOCO_EIO || status == DILOCO_ENOMEM);
-        CHECK_CONTAINS("emulated", diloco_error_text());
-        CHECK(!strstr(diloco_error_text(), "(null)")); /* it names the call */
+        check_text();
         CHECK_OK(run(config, 0, 0, &calls));
     }
     emulated_configure(&(emulated_setup){.seed = 1, .devices = 2}); /* it may not have failed yet */
@@ -83,19 +95,29 @@ static bool check_failure(size_t n_devices, const float *expected, size_t n, uin
     return status != DILOCO_OK;
 }
 
-/* Each seed has calls of its own, at an even distance. SEEDS of them have each call once. */
-static void check_failures(size_t n_devices)
+/* Tries the calls of a seed, which are at an even distance. Returns how many have failed. SEEDS
+ * seeds have each call once, and the next SEEDS have it with the other result. */
+static size_t try_seed(size_t n_devices, const float *expected, size_t n, uint64_t calls,
+                       uint64_t seed, size_t *n_tried)
 {
     enum { SEEDS = 100 };
+    static const int codes[] = {DL_CUDA_OUT_OF_MEMORY, DL_CUDA_LAUNCH_FAILED};
+    size_t n_failed = 0;
+    for (uint64_t at = 1 + seed * 37 % SEEDS; at <= calls; at += SEEDS, ++*n_tried)
+        n_failed +=
+            check_failure(n_devices, expected, n, at, codes[(at / SEEDS + (seed - 1) / SEEDS) % 2]);
+    return n_failed;
+}
+
+static void check_failures(size_t n_devices)
+{
     uint64_t calls;
     size_t n, n_failed = 0, n_tried = 0;
     dl_config *config = short_run(n_devices);
     CHECK_OK(run(config, 0, 0, &calls));
     float *expected = fixture_theta(config, &n);
     for (uint64_t seed = 0; seed < emulated_seeds(1); seed++)
-        for (uint64_t at = 1 + (emulated_first_seed() + seed) * 37 % SEEDS; at <= calls;
-             at += SEEDS, n_tried++)
-            n_failed += check_failure(n_devices, expected, n, at);
+        n_failed += try_seed(n_devices, expected, n, calls, emulated_first_seed() + seed, &n_tried);
     CHECK(n_failed > n_tried / 2);
     free(expected), free(config);
 }
