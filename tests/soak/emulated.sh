@@ -6,9 +6,10 @@
 # BUILD/soak_emulated has what passed: the same command resumes there, and repeats runs that are
 # older than its program or the device's.
 set -eu
-suites="emulated_device_test emulated_kernels_test emulated_launches_test emulated_products_test
-emulated_attention_test emulated_model_test emulated_group_test emulated_self_test"
-trainers="emulated_train_test emulated_ranks_test emulated_failures_test train_step_on_emulated"
+suites="emulated_kernels_test emulated_attention_test emulated_model_test emulated_group_test emulated_self_test"
+# These have one seed a process, whatever EMULATED_SEEDS is, or take long.
+singles="emulated_device_test emulated_launches_test emulated_products_test
+emulated_train_test emulated_ranks_test emulated_failures_test train_step_on_emulated"
 
 # --one SUITE SEED SEEDS: a process of xargs. The last lines of a failed suite are printed with its
 # seeds.
@@ -34,7 +35,7 @@ mkdir -p "$EMULATED_DONE"
 rm -f "$EMULATED_DONE"/*.log "$EMULATED_DONE"/*.new
 
 # Marks that are older than a program are removed, also those of seeds that are not asked for.
-for suite in $suites $trainers; do
+for suite in $suites $singles; do
     for program in "$suite" emulated_device libemulated_driver.so libemulated_nccl.so libemulated_blas.so; do
         for passed in "$EMULATED_DONE/$suite".*.passed; do
             [ ! "$EMULATED_BUILD/$program" -nt "$passed" ] || rm -f "$passed"
@@ -61,7 +62,7 @@ while [ $seed -le "$seeds" ]; do
         job $suite $seed $many
     done
     for one in $(seq $seed $((seed + many - 1))); do
-        for suite in $trainers; do
+        for suite in $singles; do
             job $suite "$one" 1
         done
     done
@@ -70,7 +71,7 @@ done >"$jobs"
 EMULATED_ALL=$(($(wc -l <"$jobs") + $(ls "$EMULATED_DONE" | grep -c passed || true)))
 export EMULATED_BUILD EMULATED_DONE EMULATED_ALL
 xargs -r -P "$(nproc)" -L 1 sh "$0" --one <"$jobs"
-for suite in $suites $trainers; do
+for suite in $suites $singles; do
     for passed in "$EMULATED_DONE/$suite".*.passed; do
         seed=${passed%.passed}
         [ "${seed##*.}" -gt "$seeds" ] || cat "$passed"
