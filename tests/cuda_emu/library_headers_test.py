@@ -3,9 +3,10 @@
 
 No part of the program includes a header of CUDA: src/tensor/cuda declares functions, constants and structs by
 itself. headers/*.cc include both, and compile only if they agree. Then one declaration after the other is changed,
-and the file must not compile. At last each function gets one argument more, and each must be reported. cuda.h is nvcc's. The other headers come with NVIDIA's packages for PyPI; they are
-looked for where nvcc has its own, in each FOLDER and in those of $DILOCO_CUDA_HEADERS (divided by ":"). A header
-that is missing leaves its library out."""
+and the file must not compile. Finally each function gets one argument more, and each must be reported. cuda.h is
+nvcc's. The other headers come with NVIDIA's packages for PyPI; they are looked for where nvcc has its own, in each
+FOLDER and in those of $DILOCO_CUDA_HEADERS (divided by ":"). A header that is missing leaves its library out."""
+import functools
 import os
 import pathlib
 import re
@@ -47,9 +48,16 @@ def includes_of(nvcc):
             for found in re.findall(r'-I([^" ]+)', line)]
 
 
+@functools.lru_cache(maxsize=None)
+def all_errors(cxx):
+    """The options with which the compiler reports all errors. clang stops after 20."""
+    version = subprocess.run([cxx, "--version"], capture_output=True, text=True).stdout
+    return ["-ferror-limit=0"] if "clang" in version else []
+
+
 def compile_error(cxx, test, folders):
     """The compiler's text, or None if the file compiles."""
-    done = subprocess.run([cxx, "-std=c++17", "-fsyntax-only", *(f"-I{folder}" for folder in folders), test],
+    done = subprocess.run([cxx, "-std=c++17", "-fsyntax-only", *all_errors(cxx), *(f"-I{folder}" for folder in folders), test],
                           capture_output=True, text=True)
     return done.stderr if done.returncode else None
 
