@@ -50,8 +50,9 @@ typedef struct diloco_device {
     /* Host memory that the copies like (pinned); both or none. */
     void *(*alloc)(void *user, size_t len);
     void (*release)(void *user, void *memory);
-    /* The device's name, such as the card's; NULL: unknown. Borrowed until the run is closed. A
-     * resume on a device of another name is reported, since training may not repeat its bits. */
+    /* The device's name, such as the card's with the version of its library of products; NULL:
+     * unknown. Borrowed until the run is closed. A resume on a device of another name is reported,
+     * since training may not repeat its bits. */
     const char *name;
 } diloco_device;
 
