@@ -19,10 +19,11 @@ enum { DL_NO_FRAGMENT = -1 };
 /* How the local state is saved. `save` does it before an entry is captured.
  *
  * The others do it beside training; all NULL: training waits for saves. `pull` gets the trainer's
- * values from their devices. `copy` copies all to a slot, except the tensors of a fragment that is
- * captured next (DL_NO_FRAGMENT: none). `rest` copies those that the capture has not copied. Both
- * are called between dl_driver_hold and dl_driver_release. `write` writes the slot, on another
- * thread. has_room: whether there is memory for a second slot. */
+ * values from their devices. `fill` writes the pieces that the caller puts together to a slot. It
+ * is called without the lock, before `copy`, which copies the rest, except the tensors of a
+ * fragment that is captured next (DL_NO_FRAGMENT: none). `rest` copies those that the capture has
+ * not copied. `copy` and `rest` are called between dl_driver_hold and dl_driver_release. `write`
+ * writes the slot, on another thread. has_room: whether there is memory for a second slot. */
 typedef struct dl_driver_saves {
     diloco_status (*save)(void *user);
     bool (*has_room)(void *user);

@@ -1,6 +1,7 @@
 /* save_beside_test.c - when the private state of a replica is saved, and what waits for it. */
 #include "toy_run.h"
 
+#include "run/driver_parts.h"
 #include "run/handle.h"
 #include "sanitized.h"
 
@@ -210,14 +211,25 @@ static struct {
 
 static unsigned char piece[sizeof((toy *)0)->moment];
 
+/* The exchange may hold its lock for a moment. A save that holds it does so until the piece is
+ * filled. */
+static void check_lock_is_free(dl_driver *driver)
+{
+    enum { TRIES = 10000 };
+    const struct timespec moment = {.tv_nsec = 1000000};
+    for (int i = 0; pthread_mutex_trylock(&driver->thread.lock); i++) {
+        if (i == TRIES) CHECK_FAIL("%s", "the exchange's lock is held while a piece is filled");
+        nanosleep(&moment, NULL);
+    }
+    pthread_mutex_unlock(&driver->thread.lock);
+}
+
 static diloco_status fill_moment(void *user, void *to)
 {
     CHECK(user == &filled);
     if (filled.fails) return DILOCO_EREFUSED;
     CHECK((uintptr_t)to % 64 == 0 || to == piece);
-    /* The exchange's lock is free. Else this would wait for ever. */
-    dl_driver_hold(filled.toy->run->driver);
-    dl_driver_release(filled.toy->run->driver);
+    check_lock_is_free(filled.toy->run->driver);
     filled.n_fills++;
     filled.n_direct += to == piece;
     memcpy(to, filled.toy->moment, sizeof filled.toy->moment);
