@@ -65,14 +65,18 @@ def ranks(size: int) -> Any:
     return torch.distributed.group.WORLD
 
 
+def copy_of(loss: Any) -> Any:
+    """The loss as it is now. The next micro-batch of a CUDA graph overwrites its tensor, and in
+    float16 its product with the samples may overflow."""
+    return loss.detach().to(torch.float64, copy=True) if isinstance(loss, torch.Tensor) else loss
+
+
 def joined_report(reports: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
     """The report of a step from those of its micro-batches: the mean loss by samples, and sums."""
     if len(reports) < 2:
         return dict(reports[0]) if reports else {}
     totals = {name: sum(r[name] for r in reports) for name in ("samples", "tokens")}
-    losses = [r["loss"].detach() if isinstance(r["loss"], torch.Tensor) else r["loss"]
-              for r in reports]
-    whole = sum(loss * r["samples"] for loss, r in zip(losses, reports))
+    whole = sum(copy_of(r["loss"]) * r["samples"] for r in reports)
     return {"loss": whole / max(1, totals["samples"]), **totals}
 
 
@@ -175,13 +179,14 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
         the step is counted; continue with ``binding.wait()``, or close and resume."""
         self._check_process()
         self.binding.check_open()
-        if self._report:
-            self._micro.append(self._report)
-            self._report = {}
         if accumulates(self.inner):
+            if self._report:
+                self._micro.append({**self._report, "loss": copy_of(self._report["loss"])})
+                self._report = {}
             return None
         result = self.inner.step(closure) if closure is not None else self.inner.step()
-        reports, self._micro = self._micro, []
+        reports = [*self._micro, self._report] if self._report else self._micro
+        self._micro, self._report = [], {}  # a closure reports within the inner step
         if getattr(self.inner, "step_was_skipped", False):
             return result
         self._schedule.step()

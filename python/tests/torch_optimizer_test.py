@@ -14,7 +14,7 @@ except ImportError as error:
     sys.exit(77)
 
 import diloco
-from diloco import _outer_torch
+from diloco import _optimizer, _outer_torch
 from torch_world import InScratch, adamw, batch, inner_step, small, values
 
 
@@ -443,6 +443,29 @@ class DropIn(InScratch):
             return loss
         loss = opt.step(closure)
         self.assertAlmostEqual(diloco.run(self.store).history()[0]["loss"], loss.item(), places=5)
+
+    def test_a_report_in_a_closure_counts_for_its_own_step(self):
+        model = small()
+        opt = self.optimizer(model, sync_every=1, rounds=2)
+        losses = []
+        for step in range(2):
+            def closure(step=step):
+                x, y = batch(0, step)
+                opt.zero_grad()
+                loss = torch.nn.functional.mse_loss(model(x), y)
+                loss.backward()
+                opt.report(loss, samples=4 + step)
+                return loss
+            losses.append(opt.step(closure).item())
+        rows = diloco.run(self.store).history()
+        self.assertEqual([r["samples"] for r in rows], [4, 5])
+        for row, loss in zip(rows, losses):
+            self.assertAlmostEqual(row["loss"], loss, places=5)
+
+    def test_the_mean_of_float16_losses_does_not_overflow(self):
+        loss = torch.tensor(60000, dtype=torch.float16)
+        report = {"loss": loss, "samples": 4, "tokens": 0}
+        self.assertEqual(float(_optimizer.joined_report([report, report])["loss"]), loss.item())
 
     def test_an_interrupted_step_goes_on(self):
         model = small()

@@ -256,6 +256,20 @@ class Accelerate(InScratch):
                 plain.optimizer.zero_grad()
         self.assertAlmostEqual(rows[0]["loss"], sum(losses) / 6, places=5)
 
+    def test_the_losses_of_micro_batches_may_share_a_buffer(self):
+        model, inner, _ = self.parts()
+        opt = self.bound(model, self.accelerator.prepare(inner))
+        buffer = torch.zeros((), dtype=torch.float16)  # as a CUDA graph writes each loss
+        for loss in (1, 2, 6) * 2:
+            with self.accelerator.accumulate(model):
+                self.accelerator.backward(model(samples(0, 4)[0]).sum())
+                buffer.fill_(loss)
+                opt.report(buffer, samples=4)
+                opt.step()
+                opt.zero_grad()
+        row, = diloco.run(self.store).history()
+        self.assertEqual((row["samples"], row["loss"]), (24, 3))
+
     def test_an_optimizer_that_was_not_prepared_is_refused_at_the_first_of_them(self):
         model, inner, loader = self.parts()
         model, loader = self.accelerator.prepare(model, loader)
