@@ -78,3 +78,8 @@ def check(everyone: List[Dict[str, Fact]]) -> None:
                     if ours.shown != other.shown else f"rank {rank} has another one than rank 0")
             raise DiffersError(f"the ranks of this island disagree on {name}: {seen}: make the "
                                "optimizer with the same arguments on all ranks")
+
+
+def check_messages(everyone: Sequence[Mapping[str, Fact]]) -> None:
+    """As `check`, of the arguments that decide which messages the ranks exchange next."""
+    check([{k: v for k, v in facts.items() if k == "pipeline"} for facts in everyone])

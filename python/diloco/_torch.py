@@ -306,8 +306,9 @@ class Binding(Unique):
         self.island.together(check)
         self._places = [(name, t, None if is_sharded(t) else t.data_ptr()) for name, _, t in rows]
         self._tensors_now = tensors_now
-        members = members_of(rows, self.island, pipeline)
         everyone = self.island.gather(dict(agreed or {}))
+        self.island.lead(lambda: _agree.check_messages(everyone))
+        members = members_of(rows, self.island, pipeline)
         self.island.lead(lambda: _agree.check(everyone))
         self._members = members
         self._private = private(self.island)

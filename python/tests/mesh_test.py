@@ -222,6 +222,10 @@ def with_other_arguments(place, port, store):
     said = [refused(diloco.DiffersError, lambda o=o, make=make: bound(make, **o if odd else {}))
             for make in (narrow, sharded) for o in others[:-1]]
     said.append(refused(diloco.DiffersError, lambda: bound(narrow, **others[-1])))
+    said += [refused(diloco.DiffersError, lambda one=one: bound(narrow, pipeline=odd == one))
+             for one in (True, False)]
+    said.append(refused(diloco.DiffersError, lambda: bound(whole if odd else narrow,
+                                                           group=dist.group.WORLD)))
     dist.barrier()
     dist.destroy_process_group()
     return said
@@ -321,8 +325,12 @@ class Failures(InScratch):
         for said in launch(2, with_other_arguments, self.folder):
             for found, expected in zip(said, words + words):
                 self.assertRegex(found, "the ranks of this island disagree on " + expected)
-            self.assertIn("on option s3.secret_key: rank 1 has another one than rank 0", said[-1])
-            self.assertNotIn("hidden", said[-1])
+            *_, secret, one_stage, one_whole, other_model = said
+            self.assertIn("on option s3.secret_key: rank 1 has another one than rank 0", secret)
+            self.assertNotIn("hidden", secret)
+            self.assertIn("on pipeline: rank 0 has False, rank 1 has True", one_stage)
+            self.assertIn("on pipeline: rank 0 has True, rank 1 has False", one_whole)
+            self.assertRegex(other_model, r"on tensor 0: rank 0 has .*, or pass pipeline=True where")
         self.assertEqual(os.listdir(self.folder), [])
 
     def island(self, store, victim):
