@@ -3,6 +3,7 @@ another optimizer would wait for messages that no rank sends."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
@@ -13,8 +14,12 @@ _NUMBERS = (bool, int, float)
 
 
 class Fact(NamedTuple):
-    exact: str  #: for the comparison
+    exact: str  #: for the comparison; a digest, because the ranks' connection is not encrypted
     shown: str  #: for a message, without secrets
+
+
+def _fact(exact: str, shown: str) -> Fact:
+    return Fact(hashlib.sha256(exact.encode(errors="surrogatepass")).hexdigest(), shown)
 
 
 def _shown(value: Any) -> str:
@@ -25,44 +30,62 @@ def _shown(value: Any) -> str:
 def _argument(value: Any) -> Fact:
     """Of a part that is an object, its type."""
     plain = value is None or isinstance(value, (str, *_NUMBERS, os.PathLike))
-    return Fact(str(value) if plain else type(value).__name__, _shown(value))
+    return _fact(str(value) if plain else type(value).__name__, _shown(value))
 
 
 def arguments(run: Any, replica: str, options: Mapping[str, Any], extra: Mapping[str, Any],
-              keeps_inner_state: bool, fragments: Any, pipeline: bool) -> Dict[str, Fact]:
+              keeps_inner_state: bool, fragments: Any, pipeline: bool,
+              group: Any) -> Dict[str, Fact]:
     """The arguments of an optimizer that all ranks give alike."""
     parts = f"{len(fragments)} parts" if isinstance(fragments, (list, tuple)) else repr(fragments)
     names = ", ".join(sorted(extra)) or "nothing"
-    facts = {"pipeline": Fact(str(pipeline), str(pipeline)), "fragments": Fact(parts, parts),
-             "keep_inner_state": Fact(str(keeps_inner_state), str(keeps_inner_state)),
-             "the scheduler and the extra state": Fact(names, names)}
+    kind = "none" if group is None else type(group).__name__
+    facts = {"pipeline": _fact(str(pipeline), str(pipeline)), "fragments": _fact(parts, parts),
+             "group": _fact(kind, kind),
+             "keep_inner_state": _fact(str(keeps_inner_state), str(keeps_inner_state)),
+             "the scheduler and the extra state": _fact(names, names)}
     if not isinstance(run, Run):
-        facts["the store of the run"] = Fact(str(os.fspath(run)), "a store")
-        facts["replica"] = Fact(replica, repr(replica))
+        facts["the store of the run"] = _fact(str(os.fspath(run)), "a store")
+        facts["replica"] = _fact(replica, repr(replica))
         whole = options.get("options") or {}
         every = {**{k: v for k, v in options.items() if k != "options"}, **whole}
         facts.update({f"option {name}": _argument(value) for name, value in every.items()})
     return facts
 
 
+def _number(value: Any) -> Any:
+    """A tensor of one element as a number, on whichever device it is."""
+    return float(value) if getattr(value, "numel", lambda: 0)() == 1 else value
+
+
+def _option(value: Any) -> str:
+    """A number or several of them, else nothing or how many things it has: objects and tensors differ
+    between ranks by their addresses, devices or memory."""
+    if isinstance(value, (tuple, list)):
+        items = [_number(item) for item in value]
+        plain = all(item is None or isinstance(item, _NUMBERS) for item in items)
+        return str(items) if plain else f"{len(items)} items"
+    value = _number(value)
+    return str(value) if isinstance(value, _NUMBERS) else ""
+
+
 def _options_of(group: Mapping[str, Any]) -> str:
-    found = sorted((k, float(v) if getattr(v, "numel", lambda: 0)() == 1 else v)
-                   for k, v in group.items() if k not in ("params", "param_names"))
-    return ", ".join(f"{k} {v}" for k, v in found if isinstance(v, (tuple, list, *_NUMBERS)))
+    found = [(k, _option(v)) for k, v in sorted(group.items()) if k not in ("params", "param_names")]
+    return ", ".join(f"{k} {text}" for k, text in found if text)
 
 
 def optimizer_facts(inner: Any, parameters: Sequence[Tuple[str, Any]]) -> Dict[str, Fact]:
     """The optimizer's type, the options of its groups, and each parameter's place in them."""
     kind = type(inner).__name__
-    facts = {"the inner optimizer": Fact(kind, kind)}
+    facts = {"the inner optimizer": _fact(kind, kind)}
     places = {}
     for g, group in enumerate(inner.param_groups):
         text = _options_of(group)
-        facts[f"group {g} of the inner optimizer"] = Fact(text, text)
+        facts[f"group {g} of the inner optimizer"] = _fact(text, text)
         places.update({id(p): f"place {i} of group {g}" for i, p in enumerate(group["params"])})
     for name, p in parameters:
         place = places.get(id(p), "no place")
-        facts[f"{name} in the inner optimizer"] = Fact(place, place)
+        facts[f"{name} in the inner optimizer"] = _fact(place, place)
     return facts
 
 

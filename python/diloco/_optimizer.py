@@ -43,7 +43,7 @@ def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], repl
         raise InvalidError("options belong to the Run that was given: "
                            f"{', '.join(options)}")
 
-    facts = _agree.arguments(run, replica, options, extra, keeps, fragments, pipeline)
+    facts = _agree.arguments(run, replica, options, extra, keeps, fragments, pipeline, group)
     if not pipeline:  # whose stages have an optimizer each
         facts.update(_agree.optimizer_facts(inner, parameters))
 

@@ -5,6 +5,7 @@ Skips itself (77) without torch."""
 import multiprocessing
 import os
 import pathlib
+import pickle
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ except ImportError as error:
     sys.exit(77)
 
 import diloco
-from diloco import _island
+from diloco import _agree, _island
 
 OPTIONS = {"run.heartbeat": 0.05, "run.patience": 240}
 STEPS, PAUSE = 9, 7  # of a run; where a first process stops, between two due points
@@ -224,8 +225,9 @@ def with_other_arguments(place, port, store):
     said.append(refused(diloco.DiffersError, lambda: bound(narrow, **others[-1])))
     said += [refused(diloco.DiffersError, lambda one=one: bound(narrow, pipeline=odd == one))
              for one in (True, False)]
-    said.append(refused(diloco.DiffersError, lambda: bound(whole if odd else narrow,
-                                                           group=dist.group.WORLD)))
+    world = {"group": dist.group.WORLD}
+    said.append(refused(diloco.DiffersError, lambda: bound(whole if odd else narrow, **world)))
+    said.append(refused(diloco.DiffersError, lambda: bound(sharded, **world if odd else {})))
     dist.barrier()
     dist.destroy_process_group()
     return said
@@ -325,13 +327,34 @@ class Failures(InScratch):
         for said in launch(2, with_other_arguments, self.folder):
             for found, expected in zip(said, words + words):
                 self.assertRegex(found, "the ranks of this island disagree on " + expected)
-            *_, secret, one_stage, one_whole, other_model = said
+            *_, secret, one_stage, one_whole, other_model, one_group = said
             self.assertIn("on option s3.secret_key: rank 1 has another one than rank 0", secret)
             self.assertNotIn("hidden", secret)
             self.assertIn("on pipeline: rank 0 has False, rank 1 has True", one_stage)
             self.assertIn("on pipeline: rank 0 has True, rank 1 has False", one_whole)
             self.assertRegex(other_model, r"on tensor 0: rank 0 has .*, or pass pipeline=True where")
+            self.assertIn("on group: rank 0 has none, rank 1 has ProcessGroup", one_group)
         self.assertEqual(os.listdir(self.folder), [])
+
+    def test_facts_that_ranks_compare_have_no_secrets_and_no_objects(self):
+        facts = _agree.arguments("https://a:hidden@hub.example/run", "r0",
+                                 {"token": "hidden", "options": {"s3.secret_key": "hidden"}}, {},
+                                 True, 2, False, None)
+        self.assertIn("option s3.secret_key", facts)
+        self.assertNotIn(b"hidden", pickle.dumps(facts))
+
+        def options(**more):
+            w = torch.nn.Parameter(torch.zeros(3))
+            inner = torch.optim.SGD([{"params": [w], "lr": .5, **more}])
+            return _agree.optimizer_facts(inner, [("w", w)])
+        _agree.check([options(betas=(.5, .25), views=[torch.zeros(2)], hooks=(object(),)),
+                      options(betas=(torch.tensor(.5), .25), views=[torch.ones(2)],
+                              hooks=(object(),))])
+        for ours, theirs, words in (((.5, .25), (.5, .75), r"betas \[0.5, 0.25\].*betas \[0.5, 0.75"),
+                                    ((None, 1), (None, 2), r"\[None, 1\].*\[None, 2\]"),
+                                    ([[]], [[], []], "betas 1 items.*betas 2 items")):
+            with self.assertRaisesRegex(diloco.DiffersError, words):
+                _agree.check([options(betas=ours), options(betas=theirs)])
 
     def island(self, store, victim):
         """The message of each of three ranks; None for the victim."""
