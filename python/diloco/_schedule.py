@@ -5,12 +5,20 @@ from __future__ import annotations
 import logging
 from typing import Any, Mapping, Sequence
 
+from torch.optim.lr_scheduler import LRScheduler
+
 _log = logging.getLogger("diloco")
 
 
 def _has_scheduler(optimizer: Any) -> bool:
     """Whether a scheduler of torch was made for it: these wrap its step."""
     return bool(getattr(getattr(optimizer, "step", None), "_wrapped_by_lr_sched", False))
+
+
+def _is_scheduler(saved: Any) -> bool:
+    """Torch's own (ChainedScheduler has no last_epoch), another one, or a wrapper of accelerate."""
+    return (isinstance(saved, LRScheduler) or hasattr(saved, "last_epoch")
+            or hasattr(saved, "scheduler"))
 
 
 class Schedule:
@@ -20,8 +28,7 @@ class Schedule:
     def __init__(self, scheduler: Any, saved: Mapping[str, Any],
                  optimizers: Sequence[Any]) -> None:
         self._scheduler, self._optimizers = scheduler, optimizers
-        self._is_saved = any(hasattr(s, "last_epoch") or hasattr(s, "scheduler")
-                             for s in saved.values())
+        self._is_saved = any(map(_is_scheduler, saved.values()))
         self._last: Any = None
         self._steps = 0
         self._warned = False

@@ -283,6 +283,8 @@ class DropIn(InScratch):
         model = small()
         inner = adamw(model)
         schedule = torch.optim.lr_scheduler.LambdaLR(inner, lambda t: 1 / (1 + t))
+        if more.pop("chained", False):
+            schedule = torch.optim.lr_scheduler.ChainedScheduler([schedule])
         if "extra" in more:
             more["extra"] = {"schedule": schedule}
         with self.assertLogs("diloco", "WARNING") as log:
@@ -301,7 +303,8 @@ class DropIn(InScratch):
         for words, by_hand, more in (
                 ("after a restart it is at its first step: pass it as scheduler=", True, {}),
                 ("also been stepped by its caller", True, {"scheduler": None}),
-                (None, False, {"scheduler": None}), (None, True, {"extra": None})):
+                (None, False, {"scheduler": None}), (None, True, {"extra": None}),
+                (None, True, {"extra": None, "chained": True})):
             with self.subTest(by_hand=by_hand, more=more):
                 self.store = self.store.with_name(f"{by_hand}{list(more)}")
                 schedule, said = self.schedules(5, by_hand, **more)
