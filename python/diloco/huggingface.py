@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any, Callable, List, Optional, Union
+from typing import Any, Callable, List, Optional, Sequence, Union
 
 from transformers import TrainerCallback
 
@@ -36,9 +36,29 @@ def innermost_sampler(loader: Any) -> Any:
         sampler = inside
 
 
-def later(set_epoch: Callable[[int], Any], epochs: int) -> Callable[[int], Any]:
-    """The trainer counts its epochs from 0 in each process."""
-    return lambda epoch: set_epoch(epoch + epochs)
+class Later:
+    """The set_epoch of a sampler or a data set, with the epochs of former processes added: the trainer
+    counts its own from 0."""
+
+    def __init__(self, set_epoch: Callable[[int], Any], epochs: int) -> None:
+        self._set_epoch, self._epochs = set_epoch, epochs
+
+    def __call__(self, epoch: int) -> Any:
+        return self._set_epoch(epoch + self._epochs)
+
+
+def with_epochs(loader: Any) -> List[Any]:
+    """The parts of a data loader that are given each epoch's number."""
+    parts: List[Any] = [innermost_sampler(loader), getattr(loader, "dataset", None)]
+    return [part for part in parts if hasattr(part, "set_epoch")]
+
+
+def restore(parts: Sequence[Any]) -> None:
+    """Give the parts their own set_epoch again. An exception that ended a former training has left
+    it, and the data set is the user's."""
+    for part in parts:
+        if isinstance(getattr(part, "__dict__", {}).get("set_epoch"), Later):
+            del part.set_epoch
 
 
 class DiLoCoCallback(TrainerCallback):
@@ -60,7 +80,6 @@ class DiLoCoCallback(TrainerCallback):
         self._optimizer: Any = None
         self._loader: Any = None  # its first epoch begins after the batches of earlier processes
         self._skips = 0  # batches of that epoch
-        self._counted: List[Any] = []  # whose set_epoch gets later epochs
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None,
                        optimizer: Any = None, lr_scheduler: Any = None,
@@ -70,6 +89,8 @@ class DiLoCoCallback(TrainerCallback):
             raise RefusedError("load_best_model_at_end would load a checkpoint of this replica over "
                                "the shared model at the end: leave it out")
         end_former(run, replica)
+        self._skips = 0
+        restore(with_epochs(train_dataloader))
         self._optimizer = optimizer
         inner = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps it
         extra = {} if lr_scheduler is None else {"scheduler": lr_scheduler}
@@ -94,11 +115,8 @@ class DiLoCoCallback(TrainerCallback):
             _log.warning("the data begins at its first batch again: a %s cannot pass over the %d "
                          "steps that this replica has trained on", type(loader).__name__, steps)
             return
-        parts: List[Any] = [innermost_sampler(loader), getattr(loader, "dataset", None)]
-        for part in parts:
-            if hasattr(part, "set_epoch"):
-                part.set_epoch = later(part.set_epoch, epochs)
-                self._counted.append(part)
+        for part in with_epochs(loader):
+            part.set_epoch = Later(part.set_epoch, epochs)
         self._loader, self._skips = loader, updates * micro_batches
         loader.skip_batches += self._skips
 
@@ -127,9 +145,7 @@ class DiLoCoCallback(TrainerCallback):
             control.should_training_stop = True
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
-        for part in self._counted:
-            del part.set_epoch  # its class's own again
-        self._counted.clear()
+        restore(with_epochs(self._loader))
         if self.binding is not None:
             warn_unfinished(self.binding)
             self.binding.close()

@@ -147,6 +147,30 @@ class HuggingFace(InScratch):
         self.assertEqual((len(kept), another.state.global_step), (2, 3))
         self.assertTrue(diloco.run(self.store).status()["done"])
 
+    def test_a_data_set_has_each_epoch_s_number_after_an_exception_too(self):
+        class Data(list):
+            def set_epoch(self, epoch):
+                self.epochs.add(epoch)
+
+        class Breaks(transformers.TrainerCallback):
+            def on_step_end(self, args, state, control, **_others):
+                if state.global_step == self.at:
+                    raise KeyboardInterrupt
+        first, other = [self.trainer(Regression(), 0, replicas=1, n=8, rounds=4) for _ in range(2)]
+        data, breaks, kept = Data(first.train_dataset), Breaks(), []
+        first.add_callback(breaks)
+        other.add_callback(breaks)
+        for trainer, breaks.at, epochs in ((first, 4, {0, 1}), (first, 4, {1, 2, 3}),
+                                           (other, 2, {3}), (other, None, {3, 4, 5})):
+            trainer.train_dataset, data.epochs = data, set()
+            try:
+                trainer.train()
+            except KeyboardInterrupt as error:
+                kept.append(error)
+            self.assertEqual(data.epochs, epochs)  # of two steps each; three are an entry
+        self.assertEqual(vars(data), {"epochs": epochs})
+        self.assertTrue(diloco.run(self.store).status()["done"])
+
     def test_a_checkpoint_that_would_replace_the_shared_model_is_refused(self):
         trainer = self.trainer(Regression(), 0, replicas=1, eval_strategy="steps", eval_steps=2,
                                save_strategy="steps", save_steps=2, load_best_model_at_end=True)
