@@ -85,14 +85,30 @@ def bare(inner: Any) -> Any:
     return inner.optimizer if hasattr(inner, "step_was_skipped") else inner
 
 
-def accumulates(inner: Any) -> bool:
-    """Whether accelerate only adds up gradients at this micro-batch, so that its optimizer takes no
-    step. InvalidError: it does, and the optimizer is not accelerate's and would take a step."""
+def _adds_up() -> bool:
+    """Whether accelerate's state, one for the process, says that this micro-batch is no step."""
     accelerate = sys.modules.get("accelerate.state")
-    if accelerate is None or accelerate.GradientState().sync_gradients:
-        return False
-    if bare(inner) is inner:
-        raise InvalidError(f"accelerate adds up the gradients of several batches, and the "
-                           f"{type(inner).__name__} would take a step at each: make the optimizer "
-                           "from the one that accelerator.prepare returns")
-    return True
+    return accelerate is not None and not accelerate.GradientState().sync_gradients
+
+
+class Accumulation:
+    """Whether accelerate only adds up gradients at a micro-batch. An exception that ends another loop
+    of this process leaves its state as it was. Where a bare optimizer is made after that, the state
+    does not count until it has changed."""
+
+    def __init__(self, inner: Any) -> None:
+        self._is_left = bare(inner) is inner and _adds_up()
+
+    def adds_up(self, inner: Any) -> bool:
+        """Whether the optimizer takes no step now. InvalidError: it is not accelerate's, and would
+        take one."""
+        if not _adds_up():
+            self._is_left = False
+            return False
+        if self._is_left:
+            return False
+        if bare(inner) is inner:
+            raise InvalidError(f"accelerate adds up the gradients of several batches, and the "
+                               f"{type(inner).__name__} would take a step at each: make the "
+                               "optimizer from the one that accelerator.prepare returns")
+        return True

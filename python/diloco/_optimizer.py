@@ -10,7 +10,7 @@ import torch
 
 from . import _agree
 from ._base import adapter_facts, take_mode
-from ._guards import Unique, accumulates, bare, check_two, claim, release
+from ._guards import Accumulation, Unique, bare, check_two, claim, release
 from ._run import Run
 from ._schedule import Schedule
 from ._state import KeepInner, check_saves, check_trains, pieces, take_keep, warn_others
@@ -136,6 +136,7 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
         self._linked = True
         self._report: Dict[str, Any] = {}
         self._micro: List[Dict[str, Any]] = []  # reports since the last step
+        self._accumulation = Accumulation(inner_optimizer)
         saved = {**(extra or {}), **({"scheduler": scheduler} if scheduler is not None else {})}
         self._schedule = Schedule(scheduler, saved, (self, inner_optimizer, bare(inner_optimizer)))
         self._made_here()
@@ -179,7 +180,7 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
         the step is counted; continue with ``binding.wait()``, or close and resume."""
         self._check_process()
         self.binding.check_open()
-        if accumulates(self.inner):
+        if self._accumulation.adds_up(self.inner):
             if self._report:
                 self._micro.append({**self._report, "loss": copy_of(self._report["loss"])})
                 self._report = {}

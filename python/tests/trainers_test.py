@@ -306,6 +306,20 @@ class Accelerate(InScratch):
         for a, b in zip(before, model.parameters()):
             self.assertTrue(torch.equal(a, b))
 
+    def test_an_accumulation_that_ended_before_does_not_refuse_a_plain_loop(self):
+        state = accelerate.state.GradientState()
+        state._set_sync_gradients(False)  # as an interrupt of Trainer leaves it
+        model, inner, _ = self.parts()
+        opt = self.bound(model, inner)
+        opt.step()
+        opt.step()
+        state._set_sync_gradients(True)
+        opt.step()
+        state._set_sync_gradients(False)
+        with self.assertRaisesRegex(diloco.InvalidError, "the SGD would take a step at each"):
+            opt.step()
+        self.assertEqual(opt.run.now.step, 3)
+
     def test_a_step_that_the_scaler_skips_does_not_count(self):
         model, inner, _ = self.parts()
         scaler = torch.amp.GradScaler("cpu", init_scale=4)
