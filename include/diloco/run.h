@@ -97,7 +97,8 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_private_by(diloco_run *run
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_join(diloco_run *run);
 
 typedef struct diloco_step_report {
-    double loss;      /* mean loss of the step; NAN when not known */
+    double loss;      /* mean loss of the step; NAN: not known. After an infinite one the
+                       contribution has no loss */
     uint64_t samples; /* samples the step was trained on; at least 1 to be eligible */
     uint64_t tokens;
 } diloco_step_report;

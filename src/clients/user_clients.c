@@ -113,7 +113,7 @@ static void describe(turn *t, const diloco_client_report *r)
                                .first_sample = first,
                                .end_sample = t->facts.next_sample,
                                .position = (t->user_worker->turns.entry + 1) * (H ? H : 1),
-                               .loss = r->holds ? r->loss : NAN,
+                               .loss = r->holds && isfinite(r->loss) ? r->loss : NAN,
                                .holds = r->holds};
 }
 

@@ -167,7 +167,7 @@ static void describe(turn *t)
     t->work.step = t->facts.steps;
     t->work.end_sample = t->facts.next_sample;
     t->work.position = (t->worker->turns.entry + 1) * (H ? H : 1);
-    t->work.loss = t->work.steps ? t->loss_sum / (double)t->work.steps : NAN;
+    t->work.loss = dl_mean_loss(t->loss_sum, t->work.steps);
 }
 
 /* Uploads the state and the contribution. *first is false if another worker has uploaded other

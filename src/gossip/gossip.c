@@ -128,7 +128,7 @@ static diloco_status publish(dl_gossip_process *l, dl_object object)
     c->stats.step = l->trained.steps;
     c->stats.shard = l->trained.shard;
     c->stats.end_sample = l->trained.next_sample;
-    c->stats.loss = work->stats.steps ? work->loss_sum / (double)work->stats.steps : NAN;
+    c->stats.loss = dl_mean_loss(work->loss_sum, work->stats.steps);
     if (!work->stats.steps) c->stats.first_sample = c->stats.end_sample;
     memcpy(c->run, l->run.id, sizeof c->run);
     DL_TRY(dl_gossip_pull_tensors(l));

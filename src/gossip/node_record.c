@@ -68,9 +68,7 @@ diloco_status dl_gossip_record_exchange(dl_gossip_process *l, const char *event,
     dl_json_bool(j, "stepped", stepped);
     record_members(l, j);
     dl_json_f64(j, "inner_loss",
-                l->trained.work.stats.steps
-                    ? l->trained.work.loss_sum / (double)l->trained.work.stats.steps
-                    : NAN);
+                dl_mean_loss(l->trained.work.loss_sum, l->trained.work.stats.steps));
     dl_json_f64(j, "pseudo_grad_norm", l->exchange.own.norm);
     dl_json_str(j, "combiner", stepped ? facts->outer.combiner : NULL);
     dl_json_bool(j, "combiner_fallback", stepped && facts->outer.fell_back);

@@ -6,6 +6,7 @@
 #ifndef DL_LOG_TRAIN_STATS_H
 #define DL_LOG_TRAIN_STATS_H
 
+#include <math.h>
 #include <stdint.h>
 
 typedef struct dl_train_stats {
@@ -16,6 +17,13 @@ typedef struct dl_train_stats {
     uint64_t holds; /* samples of a logical client's shard, its weight; else 0 */
     double loss;    /* mean over the steps since the base; NaN: not reported */
 } dl_train_stats;
+
+/* Returns the mean loss of the steps, whose sum is given. NaN: there is no step, or the sum is
+ * infinite. Readers refuse a contribution with an infinite loss. */
+static inline double dl_mean_loss(double sum, uint64_t steps)
+{
+    return steps && isfinite(sum) ? sum / (double)steps : NAN;
+}
 
 /* The most that a replica can have trained since its base. */
 typedef struct dl_train_bounds {

@@ -173,7 +173,7 @@ static void take_progress(diloco_run *run, const dl_local_facts *f)
         w->shard = f->shard;
         w->end_sample = f->next_sample;
         w->position = f->pace.position;
-        w->loss = p->stats.steps ? p->loss_sum / (double)p->stats.steps : 0;
+        w->loss = p->stats.steps ? dl_mean_loss(p->loss_sum, p->stats.steps) : 0;
         run->room.bases[i] = p->base;
     }
 }

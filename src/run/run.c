@@ -302,7 +302,7 @@ static void count(diloco_run *run, const diloco_step_report *report)
         w->tokens += report->tokens;
         w->end_sample = p->next_sample;
         w->position = run->trained.position;
-        w->loss = run->trained.loss_sum[f] / (double)w->steps;
+        w->loss = dl_mean_loss(run->trained.loss_sum[f], w->steps);
     }
     dl_driver_count_step(run->driver, p->step, report->loss);
 }

@@ -223,6 +223,29 @@ TEST(swm31_members_that_point_apart_are_named_once_with_their_data)
     free(all[0].record);
 }
 
+static double step_with_an_infinite_loss(toy *t, const diloco_run_info *now)
+{
+    const double loss = toy_step(t, now);
+    return now->position == 1 ? INFINITY : loss;
+}
+
+/* Such as one step in float16. Readers refuse a contribution with an infinite loss, and the replica
+ * would wait for its own entry. */
+TEST(an_entry_with_an_infinite_loss_has_no_loss)
+{
+    toy t = toy_of("r0", scratch_path("infinite"));
+    t.step = step_with_an_infinite_loss;
+    toy_keep_record(&t);
+    toy_live(&t);
+    TOY_OK(t);
+    CHECK_INT(t.end.entries, t.end.entry);
+    const char *first = strstr(t.record, "\"inner_loss\":");
+    CHECK(first && !strncmp(first, "\"inner_loss\":null", 17));
+    first = strstr(first + 1, "\"inner_loss\":");
+    CHECK(first && strncmp(first, "\"inner_loss\":null", 17));
+    free(t.record);
+}
+
 TEST(swm30_an_absurd_outer_learning_rate_is_warned_about_with_the_members_norms)
 {
     toy all[2];
@@ -700,6 +723,7 @@ TEST_MAIN(outer_nesterov_follows_the_worked_trace_through_real_commits,
           outer_sgd_of_lr_1_ends_at_the_weighted_mean_of_the_members,
           swm21_one_byzantine_member_of_three_moves_the_mean_and_no_robust_rule,
           swm31_members_that_point_apart_are_named_once_with_their_data,
+          an_entry_with_an_infinite_loss_has_no_loss,
           swm30_an_absurd_outer_learning_rate_is_warned_about_with_the_members_norms,
           a_sound_outer_learning_rate_is_not, p9_17_a_cut_claim_is_recorded_with_its_replica,
           swm19_a_fallback_to_another_combiner_is_reported,
