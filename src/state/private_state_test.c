@@ -376,38 +376,27 @@ TEST(a_second_process_is_refused_with_the_pid_of_the_first)
     scene_end(&s);
 }
 
-/* The copy of the descriptor that the forked process has would keep the lock. */
-TEST(a_replica_that_is_closed_can_be_opened_while_a_forked_process_lives)
+/* It has a copy of the descriptor. If it closes that, the owner keeps the lock. If it keeps it, the
+ * lock ends with the owner's close. */
+TEST(a_forked_process_neither_takes_nor_keeps_the_lock)
 {
     scene s;
     dl_local *again;
     scene_begin(&s, "forked");
-    const pid_t child = fork();
-    if (!child) {
-        pause();
-        _exit(0);
-    }
-    dl_local_close(s.local);
-    CHECK_OK(dl_local_open(&again, s.folder, "r0"));
-    CHECK_INT(0, kill(child, SIGKILL));
-    CHECK_INT(child, waitpid(child, NULL, 0));
-    dl_local_close(again);
-}
-
-/* It must not take the lock from the process that has it. */
-TEST(a_forked_process_that_closes_its_copy_leaves_the_lock)
-{
-    scene s;
-    dl_local *again;
-    scene_begin(&s, "forked_close");
-    const pid_t child = fork();
+    pid_t child = fork();
     if (!child) {
         dl_local_close(s.local);
         _exit(0);
     }
     CHECK_INT(child, waitpid(child, NULL, 0));
     CHECK_STATUS(DILOCO_EINVAL, dl_local_open(&again, s.folder, "r0"));
+    child = fork();
+    if (!child) _exit(pause());
     scene_end(&s);
+    CHECK_OK(dl_local_open(&again, s.folder, "r0"));
+    CHECK_INT(0, kill(child, SIGKILL));
+    CHECK_INT(child, waitpid(child, NULL, 0));
+    dl_local_close(again);
 }
 
 TEST(the_lock_ends_with_a_killed_process)
@@ -800,9 +789,8 @@ TEST_MAIN(restored_private_is_saved_from_its_place_and_not_filled,
           state_of_another_run_model_or_replica_is_refused,
           state_of_another_shape_is_refused_by_name,
           a_second_process_is_refused_with_the_pid_of_the_first,
-          a_replica_that_is_closed_can_be_opened_while_a_forked_process_lives,
-          a_forked_process_that_closes_its_copy_leaves_the_lock,
-          the_lock_ends_with_a_killed_process, half_written_files_of_a_killed_process_are_removed,
+          a_forked_process_neither_takes_nor_keeps_the_lock, the_lock_ends_with_a_killed_process,
+          half_written_files_of_a_killed_process_are_removed,
           a_write_that_fails_leaves_the_old_state, values_that_are_not_finite_leave_the_old_state,
           a_full_disk_leaves_the_old_state,
           another_run_inherits_the_privates_of_a_sound_file_and_nothing_else,

@@ -28,8 +28,7 @@
 
 enum {
     WHAT_MAX = DL_KEY_MAX + 256,
-    PAGE_KEYS = 10000, /* in a page of a listing; an earlier hub gives 1000 */
-    PAGE_MAX = PAGE_KEYS * (DL_KEY_MAX + 24) + 64, /* bytes of a page */
+    PAGE_KEYS = 10000, /* of a listing; an earlier hub gives 1000 */
     TOKEN_MAX = 4096,
     PEM_MAX = 8192,
     PREFIX_MAX = 200,      /* so that every key of a run fits after it */
@@ -459,9 +458,8 @@ static diloco_status prepare_page(void *context, dl_web_exchange *x)
     DL_TRY(head(c, x));
     x->lists = true;
     DL_TRY(add_url(&x->url, &c->s->place, "/list"));
-    DL_TRY(dl_buf_addf(&x->url, "&prefix="));
+    DL_TRY(dl_buf_addf(&x->url, "&limit=%d&prefix=", PAGE_KEYS));
     DL_TRY(dl_web_escape(&x->url, c->prefix, false));
-    DL_TRY(dl_buf_addf(&x->url, "&limit=%d", PAGE_KEYS));
     if (!c->after) return DILOCO_OK;
     DL_TRY(dl_buf_addf(&x->url, "&after="));
     return dl_web_escape(&x->url, c->after, false);
@@ -509,7 +507,7 @@ static diloco_status http_list(void *self, const char *prefix, const char *after
     call c = call_of(s, "GET", "");
     const dl_web_batch batch = {.n = 1,
                                 .width = 1,
-                                .max_text = PAGE_MAX,
+                                .max_text = PAGE_KEYS * (DL_KEY_MAX + 24) + 64,
                                 .context = &c,
                                 .prepare = prepare_page,
                                 .finish = take_page};
