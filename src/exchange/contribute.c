@@ -138,7 +138,7 @@ static diloco_status find_former(dl_exec *x, const object_name *name, const dl_c
         dl_key_contribution(key, name->entry, &generation);
         dl_contribution c;
         const diloco_status status = dl_contribution_look(&c, x->a.store, key, until);
-        if (dl_store_may_recover(x->a.store, status) || status == DILOCO_ETIMEDOUT) return status;
+        if (dl_store_may_recover(x->a.store, status)) return status;
         if (status) continue; /* it does not exist, or no replica can have counted it */
         reply->contribute.taken =
             nothing ? c.stats.samples > 0

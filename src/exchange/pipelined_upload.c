@@ -43,24 +43,30 @@ static void pause_for(dl_sending *s, dl_time pause)
         dl_clock_sleep(left < SLICE ? left : SLICE);
 }
 
-/* Waits for the save of the private state (P16). Then it uploads until the store answers or the
- * time is over. After `quit` no upload begins. A repeated upload is harmless: equal bytes under a
- * taken name are a success. An I/O error that lasts is DILOCO_EUNREACHABLE, as in store_patience.h.
- */
+/* As store_patience.h describes. */
+static diloco_status lasting(diloco_status status)
+{
+    if (status != DILOCO_EIO && status != DILOCO_ETIMEDOUT) return status;
+    return dl_fail(DILOCO_EUNREACHABLE, "%s", diloco_error_text());
+}
+
+/* Waits for the save of the private state (P16). Then it uploads until the store answers or has
+ * failed for the given time. After `quit` no upload begins. A repeated upload is harmless: equal
+ * bytes under a taken name are a success. */
 static diloco_status send(dl_sending *s, uint64_t entry)
 {
     DL_TRY(dl_exec_await_saved(s->a.exec, entry));
     if (atomic_load(&s->quit)) return dl_fail(DILOCO_EINTERRUPTED, "the exchange ends");
     const dl_time patience = dl_time_from_seconds(s->a.store_timeout_s);
-    const dl_time give_up = dl_time_after(dl_clock_now(), patience);
-    diloco_status status;
+    dl_time give_up = 0;
     for (dl_time pause = PAUSE_FIRST;;
          pause = pause * 2 < PAUSE_LONGEST ? pause * 2 : PAUSE_LONGEST) {
-        status = dl_exec_send(s->a.exec, s->store, dl_time_after(dl_clock_now(), patience));
+        const diloco_status status =
+            dl_exec_send(s->a.exec, s->store, dl_time_after(dl_clock_now(), patience));
         if (!dl_store_may_recover(s->store, status)) return status;
-        if (dl_clock_now() >= give_up)
-            return status != DILOCO_EIO ? status
-                                        : dl_fail(DILOCO_EUNREACHABLE, "%s", diloco_error_text());
+        const dl_time now = dl_clock_now();
+        if (!give_up) give_up = dl_time_after(now, patience);
+        if (now >= give_up) return lasting(status);
         pause_for(s, pause);
         if (atomic_load(&s->quit)) return status;
     }

@@ -17,6 +17,7 @@ static struct gate {
     atomic_bool went_on; /* r0 took a step after it adopted entry 0 */
     atomic_bool late;    /* a wait ended without its condition */
     atomic_int n_unreachable;
+    diloco_status unreachable_as;
     diloco_status failure;
 } gate;
 
@@ -36,7 +37,7 @@ static diloco_status create(void *user, void *handle, const char *key,
     if (held) atomic_store(&gate.held, true);
     if (held && gate.failure) return dl_fail(gate.failure, "no room, by the test");
     if (held && atomic_fetch_sub(&gate.n_unreachable, 1) > 0)
-        return dl_fail(DILOCO_EUNREACHABLE, "gone, by the test");
+        return dl_fail(gate.unreachable_as, "gone, by the test");
     if (held && atomic_load(&gate.holds)) wait_for(&gate.went_on);
     if (strcmp(key, other_key) == 0 && atomic_load(&gate.holds)) wait_for(&gate.held);
     return user_store_create(user, handle, key, parts, n, taken, timeout_s);
@@ -132,17 +133,31 @@ TEST(p19_entry_is_applied_and_adopted_during_a_pipelined_upload_of_slices)
     check_beside("sharded", "sliced");
 }
 
-TEST(pipelined_upload_is_retried_if_the_store_does_not_answer)
+static void check_retried(const char *name, diloco_status as)
 {
+    char answers[64];
     toy plain[CREW], all[CREW];
-    live(plain, "answers", false, 0);
+    snprintf(answers, sizeof answers, "%s-not", name);
+    live(plain, answers, false, 0);
     gate.n_unreachable = 3;
-    live(all, "hardly-answers", true, 0);
+    gate.unreachable_as = as;
+    live(all, name, true, 0);
     TOY_OK(all[0]);
     TOY_OK(all[1]);
     CHECK(gate.n_unreachable < 0);
     CHECK_BYTES(plain[0].theta, all[0].theta, sizeof plain[0].theta);
     forget(plain), forget(all);
+}
+
+TEST(pipelined_upload_is_retried_if_the_store_does_not_answer)
+{
+    check_retried("unreachable", DILOCO_EUNREACHABLE);
+}
+
+/* Such as after a process was suspended in the call. */
+TEST(pipelined_upload_is_retried_if_its_time_is_over)
+{
+    check_retried("late", DILOCO_ETIMEDOUT);
 }
 
 TEST(pipelined_upload_that_fails_ends_the_run_with_its_reason)
@@ -159,4 +174,5 @@ TEST(pipelined_upload_that_fails_ends_the_run_with_its_reason)
 TEST_MAIN(entry_is_applied_and_adopted_during_a_pipelined_upload,
           p19_entry_is_applied_and_adopted_during_a_pipelined_upload_of_slices,
           pipelined_upload_is_retried_if_the_store_does_not_answer,
+          pipelined_upload_is_retried_if_its_time_is_over,
           pipelined_upload_that_fails_ends_the_run_with_its_reason)

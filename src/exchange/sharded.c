@@ -436,7 +436,7 @@ static diloco_status serve_plans(dl_exec *x, const dl_request *request, dl_reply
         diloco_status status = read_plan(x, request, &p.at[i], until);
         if (status == DILOCO_EPROTO || status == DILOCO_ENOENT) continue;
         if (!status) status = serve(x, &x->entry, &p.at[i], until);
-        if (dl_store_may_recover(x->a.store, status) || status == DILOCO_ETIMEDOUT) return status;
+        if (dl_store_may_recover(x->a.store, status)) return status;
         if (!status) continue;
         dl_log(DILOCO_LOG_INFO, "entry %llu: the slices that %s planned are skipped: %s",
                (unsigned long long)request->entry, p.at[i].replica, diloco_error_text());

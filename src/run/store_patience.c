@@ -37,7 +37,8 @@ bool dl_patience_again(dl_patience *p, bool failed, diloco_status *status, doubl
         p->first = true;
     }
     if (dl_seconds(now - p->since) <= limit_s) return true;
-    if (*status == DILOCO_EIO) *status = dl_fail(DILOCO_EUNREACHABLE, "%s", diloco_error_text());
+    if (*status == DILOCO_EIO || *status == DILOCO_ETIMEDOUT)
+        *status = dl_fail(DILOCO_EUNREACHABLE, "%s", diloco_error_text());
     return false;
 }
 

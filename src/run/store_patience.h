@@ -10,7 +10,8 @@
  *         dl_patience_pause(&p, stop, user);
  *     }
  *
- * The first failure of a series is always repeated. */
+ * The first failure of a series is always repeated: a process that was stopped in a call finds that
+ * the time of the call is over. */
 #ifndef DL_RUN_STORE_PATIENCE_H
 #define DL_RUN_STORE_PATIENCE_H
 
@@ -34,8 +35,8 @@ bool dl_patience_store_failed(const dl_patience *p, const dl_store *store, diloc
 
 /* Returns true if the call is to be repeated after a pause. `failed`: *status is a failure that may
  * recover; another result ends the series. Returns false, too, if the series has lasted longer than
- * limit_s. *status is then DILOCO_EUNREACHABLE instead of DILOCO_EIO, with the same text, because a
- * later process may succeed. */
+ * limit_s. *status is then DILOCO_EUNREACHABLE instead of DILOCO_EIO or DILOCO_ETIMEDOUT, with the
+ * same text, because a later process may succeed. */
 DL_MUST_CHECK bool dl_patience_again(dl_patience *p, bool failed, diloco_status *status,
                                      double limit_s);
 

@@ -55,6 +55,23 @@ TEST(a_series_of_failures_is_reported_once_and_ends_with_the_first_success)
     dl_store_close(store);
 }
 
+TEST(a_call_whose_time_is_over_is_repeated_once_at_least)
+{
+    dl_moved tally = {.kind_of = kind_of};
+    dl_store *store = opened("mem://late", &tally);
+    const dl_span span = {"1", 1};
+    dl_patience p = {0};
+    for (int n = 0; n < 2; n++) {
+        dl_patience_call(&p, store);
+        diloco_status status = dl_store_create(store, "log/x", &span, 1, NULL, 1);
+        CHECK_INT(DILOCO_ETIMEDOUT, status);
+        CHECK_INT(!n, again(&p, store, &status, 0));
+        CHECK_INT(n ? DILOCO_EUNREACHABLE : DILOCO_ETIMEDOUT, status);
+        dl_clock_sleep(DL_MILLISECOND);
+    }
+    dl_store_close(store);
+}
+
 TEST(an_io_error_is_repeated_if_a_call_of_the_store_had_it)
 {
     dl_moved tally = {.kind_of = kind_of};
@@ -87,4 +104,5 @@ TEST(an_io_error_is_repeated_if_a_call_of_the_store_had_it)
 }
 
 TEST_MAIN(a_series_of_failures_is_reported_once_and_ends_with_the_first_success,
+          a_call_whose_time_is_over_is_repeated_once_at_least,
           an_io_error_is_repeated_if_a_call_of_the_store_had_it)

@@ -118,7 +118,7 @@ const dl_store_address *dl_store_address_of(const dl_store *store)
 
 bool dl_store_may_recover(const dl_store *store, diloco_status status)
 {
-    return status == DILOCO_EUNREACHABLE || status == DILOCO_EFULL ||
+    return status == DILOCO_EUNREACHABLE || status == DILOCO_ETIMEDOUT || status == DILOCO_EFULL ||
            (status == DILOCO_EIO && store->io_may_pass);
 }
 
