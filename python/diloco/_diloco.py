@@ -22,6 +22,7 @@ import torch
 from ._base import take_mode
 from ._config import Config
 from ._loop import Exchange, Loop, OuterStep, Reduce
+from ._memory import needs
 from ._place import Place, StagedCopies, places_of
 from ._run import Run
 from ._guards import Unique, bare, check_two, claim, release
@@ -135,8 +136,15 @@ class _TorchOuter:
     def __init__(self, places: Sequence[Sequence[Place]],
                  optimizers: Sequence[torch.optim.Optimizer]) -> None:
         self._places, self.optimizers = places, optimizers
+        self.failed = False  # the other replicas have taken a step that this one has not
 
     def __call__(self, step: OuterStep) -> None:
+        failed, self.failed = self.failed, True
+        with needs(lambda: f"take the outer step of fragment {step.fragment}"):
+            self._step(step)
+        self.failed = failed
+
+    def _step(self, step: OuterStep) -> None:
         optimizer = self.optimizers[step.fragment]
         theta, g = _floats(step.theta, step.n), _floats(step.g, step.n)
         locals_ = [self._enter(place, theta) for place in self._places[step.fragment]]
@@ -254,15 +262,16 @@ class _OverManager:
         self._rows, optimizers = rows, self._optimizers(outer, rows)
         self._all = [place for row in rows for place in row]
         check_trains(inner, (place.parameter for place in self._all))
-        copies = (None if all(p.direct for p in self._all) else StagedCopies(self._all, pin_memory))
+        self._copies = (None if all(p.direct for p in self._all) else
+                        StagedCopies(self._all, pin_memory))
+        self._outer = _TorchOuter(rows, optimizers) if optimizers else None
         if check_start is None:
             check_start = not _makes_starts_equal(manager)
         self._exchange = _ManagerExchange(manager, rows, self._start if check_start else None)
         self.loop = Loop(
             self._exchange, sync_every=sync_every, fragments=len(rows),
             delay=delay, alpha=alpha, bucket_bytes=bucket_bytes, should_quantize=should_quantize,
-            outer=_TorchOuter(rows, optimizers) if optimizers else self._config(outer),
-            copies=copies)
+            outer=self._outer or self._config(outer), copies=self._copies)
         for place in self._all:
             self.loop.tensor(f"{place.fragment}.{place.name}", place.memory(), place.shape,
                              place.fragment)
@@ -312,6 +321,13 @@ class _OverManager:
         return optimizers
 
     def before(self) -> None:
+        if self._outer is not None and self._outer.failed:
+            raise InvalidError("the outer step of a committed entry was not completed, so that the "
+                               "other replicas have another model: end this process, and let the "
+                               "manager give a new one their state")
+        if self._copies is not None and self._copies.failed:
+            raise InvalidError("a copy of the shared model to the parameters was not completed: "
+                               "free memory and call adopt()")
         if hasattr(self._manager, "disallow_state_dict_read"):
             self._manager.disallow_state_dict_read()
 
@@ -331,7 +347,11 @@ class _OverManager:
             for fragment, row in zip(self.fragments, self._rows):
                 for place in row:
                     place.check()
-                    place.local().copy_(fragment.original_parameters[place.name])
+                    with needs(lambda: f"copy {place.name} from host memory to "  # noqa: B023
+                                       f"{place.device}"):  # noqa: B023
+                        place.local().copy_(fragment.original_parameters[place.name])
+        if self._copies is not None:
+            self._copies.failed = False
 
     def close(self) -> None:
         self.loop.close()

@@ -14,6 +14,7 @@ import torch
 
 from . import _copies
 from ._island import Island
+from ._memory import needs
 from ._run import DeviceCopies
 from ._shards import Cut, Sharded, Staged, is_sharded
 
@@ -112,6 +113,7 @@ class Mirrors(DeviceCopies):
         self._pieces: Dict[int, torch.Tensor] = {}  # rank 0: of the block, by address
         self._queued: Dict[str, Dict[int, torch.Tensor]] = {"down": {}, "up": {}}
         self._block: Optional[_copies.Block] = None
+        self.failed = False  # a copy was not made: neither the model nor the copies are whole
         self.name = _copies.names_of(b.local for b in self._bound.values())
 
     def groups(self, numbers: Sequence[int]) -> List[List[int]]:
@@ -129,8 +131,9 @@ class Mirrors(DeviceCopies):
 
     def _memory(self) -> _copies.Block:
         if self._block is None:
-            self._block = _copies.queue.block(self._size(),
-                                              (b.local for b in self._bound.values()))
+            size = self._size()
+            with needs(lambda: f"keep copies of the model in host memory ({size} bytes)"):
+                self._block = _copies.queue.block(size, (b.local for b in self._bound.values()))
         return self._block
 
     # ---- the library's calls, on rank 0 ----
@@ -175,11 +178,21 @@ class Mirrors(DeviceCopies):
         self._move(way, numbers, {})
 
     def _move(self, way: str, numbers: Sequence[int], hosts: Dict[int, torch.Tensor]) -> None:
+        failed, self.failed = self.failed, True
         for n in numbers:
             b = self._bound[n]
-            (b.down if way == "down" else b.up)(hosts.get(n), self._cut)
-        self._island.finish()
-        _copies.queue.wait()
+            with needs(lambda: self._said(way, n)):  # noqa: B023: it is called here
+                (b.down if way == "down" else b.up)(hosts.get(n), self._cut)
+        with needs(lambda: f"complete the copies of fragment {self._fragments[numbers[0]]}"):
+            self._island.finish()
+            _copies.queue.wait()
+        self.failed = failed
+
+    def _said(self, way: str, number: int) -> str:
+        m = self._members[number]
+        there, here = f"{self._bound[number].local.device}", "host memory"
+        places = f"from {there} to {here}" if way == "down" else f"from {here} to {there}"
+        return f"copy {m.name} ({_copies.bytes_of(m.like)} bytes) {places}"
 
     def _cut(self, t: torch.Tensor) -> torch.Tensor:
         return self._memory().like(t)

@@ -10,6 +10,7 @@ import torch
 
 from . import _copies
 from ._loop import Copies
+from ._memory import needs
 from ._run import Memory
 from ._shards import is_sharded
 from ._torch import check_tensor, named_parameters, with_elements
@@ -105,18 +106,24 @@ class StagedCopies(Copies):
 
     def __init__(self, places: Sequence[Place], pin_memory: bool) -> None:
         self._places = places
+        self.failed = False  # a parameter is partly the shared one
         n = min(_STAGING, max(p.n for p in places))
         self._block = _copies.queue.block(4 * n, [p.local() for p in places] if pin_memory else [])
         self._room = self._block.cut(4 * n).view(torch.float32)
         self.staging = Memory(self._room.data_ptr(), "float32", (n,), self._room)
 
     def read(self, host: int, tensor: int, first: int, n: int) -> None:
-        self._room[:n].copy_(self._places[tensor].local().reshape(-1)[first:first + n])
+        place = self._places[tensor]
+        with needs(lambda: f"copy {place.name} from {place.device} to host memory"):
+            self._room[:n].copy_(place.local().reshape(-1)[first:first + n])
 
     def write(self, host: int, tensor: int, first: int, n: int) -> None:
-        local = self._places[tensor].local()
-        whole = local.reshape(-1)  # a copy where its memory is in another order (channels_last)
-        with torch.no_grad():
+        place = self._places[tensor]
+        local = place.local()
+        failed, self.failed = self.failed, True
+        with torch.no_grad(), needs(lambda: f"copy {place.name} from host memory to {place.device}"):
+            whole = local.reshape(-1)  # a copy where its memory is in another order (channels_last)
             whole[first:first + n].copy_(self._room[:n])
             if not local.is_contiguous():
                 local.copy_(whole.view(local.shape))
+        self.failed = failed

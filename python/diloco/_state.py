@@ -26,6 +26,7 @@ import torch
 from . import _copies
 from ._guards import check_masters
 from ._island import Island
+from ._memory import is_full, needs
 from ._outer_torch import copy_of
 from ._mirrors import Mirror
 from ._shards import OfRank, Sharded, is_sharded
@@ -109,6 +110,8 @@ def _template(inner: Any) -> _Template:
     try:
         return _Template(_probe(inner, "cpu"), "cpu")
     except Exception as error:  # noqa: B902: a closure that it lacks, a device that it wants
+        if is_full(error):
+            raise
         raise RefusedError(
             f"the state of {type(inner).__name__} is unknown before its first step ({error}): "
             "pass keep_inner_state=False, and a replica that restarts begins with new "
@@ -169,7 +172,8 @@ class InnerState:
 
     def __init__(self, inner: Any, island: Island) -> None:
         self._inner, self._island = inner, island
-        self._slots = slots_of(inner)
+        with needs(lambda: f"find the state of {type(inner).__name__} by a step of a copy"):
+            self._slots = slots_of(inner)
         self._groups = Json(f"{type(inner).__name__}.param_groups", _JSON_ROOM, self._options,
                             self._take_options, island)
         sizes = [s.dtype.itemsize * max(1, torch.Size(s.shape).numel()) for s in self._slots]
@@ -179,7 +183,10 @@ class InnerState:
             self._begins.append(at)
             at = _aligned(at + size)
         self._json_at = at
-        self._room = torch.zeros(at + _JSON_ROOM if island.leads else 0, dtype=torch.uint8)
+        size = at + _JSON_ROOM if island.leads else 0
+        with needs(lambda: f"keep the state of {type(inner).__name__} in host memory "
+                           f"({size} bytes)"):
+            self._room = torch.zeros(size, dtype=torch.uint8)
 
     def room(self) -> torch.Tensor:
         return self._room
@@ -229,12 +236,14 @@ class InnerState:
         present = lead(lambda: [bool(b) for b in self._room[:self._flags].tolist()])
         for slot, begin in self._each(present):
             p = parameters[slot.parameter]
-            value = _empty(slot, p)
-            self._moved(value).up(self._view(self._room, slot, begin))
-            self._island.finish()
-            _copies.queue.wait()
-            if not is_sharded(value):
-                self._island.share(value)
+            with needs(lambda: f"restore {slot.name} of parameter {slot.parameter} of "  # noqa: B023
+                               f"{type(self._inner).__name__} on {p.device}"):  # noqa: B023
+                value = _empty(slot, p)
+                self._moved(value).up(self._view(self._room, slot, begin))
+                self._island.finish()
+                _copies.queue.wait()
+                if not is_sharded(value):
+                    self._island.share(value)
             state[p][slot.name] = slot.python(value.item()) if slot.kind == "number" else value
         self._groups.unpack_from(lead(lambda: self._room[self._json_at:]))
 

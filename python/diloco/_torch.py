@@ -12,10 +12,11 @@ a resume is bitwise. A stop that saves nothing packs nothing.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
-from typing import (Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence,
-                    Tuple, Union)
+from typing import (Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional,
+                    Sequence, Tuple, Union)
 
 import torch
 
@@ -24,6 +25,7 @@ from ._base import check_frozen, check_some, register, split
 from ._c import DTYPES
 from ._guards import Unique
 from ._island import Island, island_of
+from ._memory import needs
 from ._mirrors import Direct, Member, Mirrors, alone, bound, one_kind
 from ._run import Memory, Run
 from ._shards import Staged, check_placement, is_sharded
@@ -102,7 +104,8 @@ def filler(name: str, piece: Any, island: Island) -> Callable[[int], None]:
     def fill(address: int) -> None:
         island.ask(name)
         place = (ctypes.c_ubyte * size).from_address(address)
-        piece.pack(torch.frombuffer(place, dtype=torch.uint8))
+        with needs(lambda: f"save {name}"):
+            piece.pack(torch.frombuffer(place, dtype=torch.uint8))
     return fill
 
 
@@ -262,6 +265,9 @@ def named_tensors(source: Any) -> Tuple[List[Tuple[str, torch.Tensor]],
     return items, []
 
 
+_COUNT = "the count of a step"
+
+
 class Step(NamedTuple):
     """A step that the run has not counted yet, because its loss is still on the device."""
 
@@ -311,7 +317,8 @@ class Binding(Unique):
         members = members_of(rows, self.island, pipeline)
         self.island.lead(lambda: _agree.check(everyone))
         self._members = members
-        self._private = private(self.island)
+        with needs(lambda: "keep the private state in host memory"):
+            self._private = private(self.island)
         self._survival = Survival([t for _, t in exchanged if t.requires_grad], optimizer)
         self._run: Optional[Run] = None
         self._uncounted: List[Step] = []
@@ -319,6 +326,7 @@ class Binding(Unique):
         self._until = 0  # steps before the next stop, from the last one
         self._steps = 0  # since the last stop
         self.done = False  # the run has ended, and the tensors are the shared model
+        self._unfinished = self._way = ""  # see `_finishing`
 
         def open_run() -> List[int]:
             self._run = run if isinstance(run, Run) else run()
@@ -328,11 +336,17 @@ class Binding(Unique):
                        fragment_numbers([(name, t) for name, _, t in rows], count))
             check_filled(numbers, fragments)
             return numbers
-        numbers = self.island.lead(open_run)
-        self._mirrors = Mirrors(members, numbers, self.island)
-        self.island.lead(lambda: self._register(numbers))
-        register(self._run, self.island, self._base, facts)
-        self._join()
+        try:
+            numbers = self.island.lead(open_run)
+            self._mirrors = Mirrors(members, numbers, self.island)
+            self.island.lead(lambda: self._register(numbers))
+            with needs(lambda: "compare the frozen parameters with the run's"):
+                register(self._run, self.island, self._base, facts)
+            self._join()
+        except BaseException:
+            if self._run is not None and self._run is not run:
+                self._run.close()  # the error's traceback would keep it
+            raise
 
     def _register(self, fragments: Sequence[int]) -> None:
         """The members and private pieces with rank 0's run, in their order."""
@@ -373,17 +387,19 @@ class Binding(Unique):
         self.resumed = self.island.lead(join, self._help)
         self._changed()
         if self.resumed:
-            for piece in self._private.values():
-                piece.unpack()
+            for name, piece in self._private.items():
+                with needs(lambda: f"restore {name}"):  # noqa: B023: it is called here
+                    piece.unpack()
         self._look_ahead()
 
     def _look_ahead(self) -> None:
         def look() -> Tuple[int, bool, bool]:
             now = self.run.now
             return now.next_stop - now.position, self.run.done, self._survival.is_due
-        self._until, self.done, self._has_adopted = self.island.lead(look)
-        if self.done:  # fragments other than the last have trained on since they were adopted
+        self._until, done, self._has_adopted = self.island.lead(look)
+        if done:  # fragments other than the last have trained on since they were adopted
             self.adopt()
+        self.done = done
 
     def _check_places(self) -> None:
         """InvalidError: a tensor is no longer the one that was bound, or has other memory, so that
@@ -422,11 +438,39 @@ class Binding(Unique):
         if self.done:
             raise InvalidError("the run has ended, and a step of this replica alone does not count "
                                "in it: stop when `done` is true")
+        self._check_finished()
+
+    def _check_finished(self) -> None:
+        """InvalidError: an exchange or an adoption was not completed, so that the tensors may be
+        partly the shared model."""
+        failed = "a copy of the model was not completed" if self._mirrors.failed else ""
+        if failed or self._unfinished:
+            way = "" if failed else self._way
+            raise InvalidError(f"{self._unfinished or failed}: {way}close this replica and start it "
+                               "again; it resumes from what it saved last")
+
+    @contextlib.contextmanager
+    def _finishing(self, what: str, way: str = "") -> Iterator[None]:
+        """Until the body has ended without an error, no step is counted and nothing is saved:
+        ``_unfinished`` says why. ``way``: how to complete it after an error."""
+        self._unfinished = f"{what} is in progress"
+        try:
+            with needs(lambda: f"complete {what}"):
+                yield
+        except BaseException as error:
+            self._unfinished, self._way = f"{what} was ended by {type(error).__name__}", way
+            raise
+        self._unfinished = ""
 
     def adopt(self) -> None:
         """The tensors become the shared model as it now is. Steps since their last exchange are
-        lost."""
-        self.island.lead(self._adopt, self._help)
+        lost. After an error it may be called again."""
+        failed = self._mirrors.failed
+        try:
+            with self._finishing("an adoption of the shared model", "call adopt() once more, or "):
+                self.island.lead(self._adopt, self._help)
+        finally:
+            self._mirrors.failed = failed  # the library made none of these copies
         self._changed()
 
     def _adopt(self) -> None:
@@ -448,31 +492,46 @@ class Binding(Unique):
         self.check_open()
         if self._has_adopted:
             self._has_adopted = False
-            self.island.lead(self._survival.check)
+            with self._finishing(_COUNT):
+                self.island.lead(self._survival.check)
         self._until -= 1
         self._steps += 1
         if self._until > 0:
             if self._run is not None:
-                self._uncounted.append(Step(_copies.queue.loss(loss), samples, tokens))
-                self._count(wait=not self._may_defer)
+                with self._finishing(_COUNT):
+                    self._uncounted.append(Step(self._loss(loss), samples, tokens))
+                    self._count(wait=not self._may_defer)
             return False
-        if self.island.leads:
-            self._survival.before(self._steps)
-        self.island.together(self._check_places)
-        self._finish(lambda: self.run.step(_copies.queue.loss(loss).value(), samples, tokens))
+        here = self.island.together(lambda: self._before_stop(loss))
+        self._finish(lambda: self.run.step(here.value(), samples, tokens))
         return True
+
+    @staticmethod
+    def _loss(loss: Any) -> _copies.Loss:
+        with needs(lambda: "copy the loss to host memory"):
+            return _copies.queue.loss(loss)
+
+    def _before_stop(self, loss: Any) -> Optional[_copies.Loss]:
+        """Rank 0: the loss of the step."""
+        self._check_places()
+        if not self.island.leads:
+            return None
+        with self._finishing(_COUNT):
+            self._survival.before(self._steps)
+            return self._loss(loss)
 
     def wait(self) -> None:
         """Continue a step that was interrupted."""
         self._finish(lambda: self.run.wait())
 
     def _finish(self, call: Callable[[], None]) -> None:
-        self.island.lead(call, self._help)
-        self._changed()
-        if self.island.leads:
-            self._survival.after()
-        self._steps = 0
-        self._look_ahead()
+        with self._finishing("the exchange of the last step", "call binding.wait(), or "):
+            self.island.lead(call, self._help)
+            self._changed()
+            if self.island.leads:
+                self._survival.after()
+            self._steps = 0
+            self._look_ahead()
 
     def restore_generators(self) -> None:
         """The random generators as they were when this replica was saved, if it was resumed."""
@@ -481,8 +540,10 @@ class Binding(Unique):
 
     def save(self) -> None:
         """Save what a resume needs, as it is now: the model and the inner state."""
+        self._check_finished()
         self.island.together(self._check_places)
-        self.island.lead(lambda: self.run.save(), self._help)
+        with needs(lambda: "save this replica"):
+            self.island.lead(lambda: self.run.save(), self._help)
 
     def leave(self) -> None:
         self.island.lead(lambda: self.run.leave())
