@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any, Callable, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 from transformers import TrainerCallback
 
@@ -30,7 +30,8 @@ def innermost_sampler(loader: Any) -> Any:
     """The sampler that decides the order of samples, inside accelerate's wrappers."""
     sampler = loader
     while True:
-        inside = getattr(sampler, "batch_sampler", None) or getattr(sampler, "sampler", None)
+        inside = getattr(sampler, "batch_sampler", None)
+        inside = getattr(sampler, "sampler", None) if inside is None else inside
         if inside is None:
             return sampler if sampler is not loader else None
         sampler = inside
@@ -59,6 +60,56 @@ def restore(parts: Sequence[Any]) -> None:
     for part in parts:
         if isinstance(getattr(part, "__dict__", {}).get("set_epoch"), Later):
             del part.set_epoch
+
+
+def _length(data: Any) -> int:
+    """0: it has no length, as a stream."""
+    try:
+        return len(data)
+    except TypeError:
+        return 0
+
+
+class Position:
+    """The replica's place in the data: the pass over it (epoch), the updates of the optimizer in that
+    pass, also those that a loss scaler skipped, and what they depend on."""
+
+    def __init__(self, loader: Any, samples: int, micro_batches: int) -> None:
+        self.now = {"epoch": 0, "updates": 0, "samples": samples * micro_batches,
+                    "whole": -(-_length(loader) // micro_batches),  # updates of a pass; 0: unknown
+                    "rows": _length(getattr(loader, "dataset", None))}
+        self._samples = samples  # of a batch
+        self._saved = dict(self.now)
+
+    def state_dict(self) -> Dict[str, int]:
+        return self.now
+
+    def load_state_dict(self, state: Dict[str, int]) -> None:
+        self._saved = dict(state)
+
+    def restore(self) -> int:
+        """Continue at the saved place. Returns the batches of the pass that have been used.
+        RefusedError: the size of a batch has changed, and the place is within one."""
+        then, now = self._saved, self.now
+        at_end = bool(then["whole"]) and then["updates"] >= then["whole"]
+        used = 0 if at_end else then["updates"] * then["samples"]
+        now["epoch"] = then["epoch"] + at_end
+        now["whole"] = now["whole"] or then["whole"]
+        if used and now["rows"] != then["rows"]:
+            _log.warning("the training data has %d samples and had %d when this replica was saved, so "
+                         "the order of this epoch is another: some of its samples are trained on "
+                         "twice or not at all", now["rows"], then["rows"])
+        if used % self._samples:
+            raise RefusedError(f"this replica has used {used} samples of the epoch, which are not "
+                               f"whole batches of {self._samples}: set per_device_train_batch_size "
+                               "to what it was, or to a divisor of it, or ignore_data_skip=True, "
+                               "which begins the data again")
+        now["updates"] = used // now["samples"]
+        return used // self._samples
+
+    def end_pass(self) -> None:
+        self.now["whole"] = self.now["whole"] or self.now["updates"]
+        self.now.update(epoch=self.now["epoch"] + 1, updates=0)
 
 
 class DiLoCoCallback(TrainerCallback):
@@ -93,32 +144,34 @@ class DiLoCoCallback(TrainerCallback):
         restore(with_epochs(train_dataloader))
         self._optimizer = optimizer
         inner = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps it
+        samples = args.per_device_train_batch_size * max(1, args.n_gpu) * args.world_size
+        self._position = Position(train_dataloader, samples, args.gradient_accumulation_steps)
         extra = {} if lr_scheduler is None else {"scheduler": lr_scheduler}
-        self.binding = bind(model, inner, run, replica, fragments, keep, extra, dict(options),
+        self.binding = bind(model, inner, run, replica, fragments, keep,
+                            {**extra, "data": self._position}, dict(options),
                             ranks(args.world_size))
         note(run, replica, self.binding)
         check_first(self.binding, state.global_step, "leave out resume_from_checkpoint")
         warn_short(self.binding, state.max_steps - state.global_step, "max_steps")
         control.should_training_stop = self.binding.done
-        steps = self.binding.island.lead(lambda: self.binding and self.binding.run.now.step)
-        if steps and not self.binding.done and not args.ignore_data_skip:
-            self._go_on_after(train_dataloader, steps, args.gradient_accumulation_steps)
+        if self.binding.resumed and not self.binding.done and not args.ignore_data_skip:
+            self._go_on_after(train_dataloader)
 
-    def _go_on_after(self, loader: Any, steps: int, micro_batches: int) -> None:
-        """Let the loader pass over what ``steps`` optimizer steps have used."""
-        try:
-            updates = -(-len(loader) // micro_batches)
-        except TypeError:  # a stream without a length has one epoch
-            updates = steps + 1
-        epochs, updates = divmod(steps, updates)
+    def _go_on_after(self, loader: Any) -> None:
+        """Let the loader pass over the batches that this replica has used."""
         if not hasattr(loader, "skip_batches"):
-            _log.warning("the data begins at its first batch again: a %s cannot pass over the %d "
-                         "steps that this replica has trained on", type(loader).__name__, steps)
+            _log.warning("the data begins at its first batch again: a %s cannot pass over the batches "
+                         "that this replica has trained on", type(loader).__name__)
             return
+        try:
+            skips = self._position.restore()
+        except RefusedError:
+            self._end()
+            raise
         for part in with_epochs(loader):
-            part.set_epoch = Later(part.set_epoch, epochs)
-        self._loader, self._skips = loader, updates * micro_batches
-        loader.skip_batches += self._skips
+            part.set_epoch = Later(part.set_epoch, self._position.now["epoch"])
+        self._loader, self._skips = loader, skips
+        loader.skip_batches += skips
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
         if self._skips and state.global_step == 0 and self.binding is not None:
@@ -130,12 +183,16 @@ class DiLoCoCallback(TrainerCallback):
             self._loader.skip_batches -= self._skips
             self._skips = 0
             model.zero_grad()  # of micro-batches that are no whole step
+            if state.global_step == 0 and self.binding is not None and not self.binding.done:
+                control.should_training_stop = False  # a stream had ended where it was saved
+        self._position.end_pass()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
         assert self.binding is not None
         if self.binding.done:  # since the beginning; one step was taken before this check
             self.binding.adopt()
             return
+        self._position.now["updates"] += 1
         if getattr(self._optimizer, "step_was_skipped", False):
             return
         samples = args.per_device_train_batch_size * max(1, args.n_gpu)
@@ -145,7 +202,11 @@ class DiLoCoCallback(TrainerCallback):
             control.should_training_stop = True
 
     def on_train_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
-        restore(with_epochs(self._loader))
         if self.binding is not None:
             warn_unfinished(self.binding)
+        self._end()
+
+    def _end(self) -> None:
+        restore(with_epochs(self._loader))
+        if self.binding is not None:
             self.binding.close()

@@ -9,6 +9,7 @@ The run's length is the run's: training stops when it has ended.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from typing import Any, Dict, List, Optional, Union
@@ -29,39 +30,47 @@ class Position:
     epoch began, from which a shuffled order follows. `go_on` sets Lightning's loop."""
 
     def __init__(self) -> None:
-        self.epoch, self.batches = 0, 0
+        self.epoch, self.batches, self.samples = 0, 0, 0
         self._before = torch.get_rng_state()
         self._former = 0  # epochs of former processes
 
     def state_dict(self) -> Dict[str, Any]:
-        return {"epoch": self.epoch, "batches": self.batches,
+        return {"epoch": self.epoch, "batches": self.batches, "samples": self.samples,
                 "generator": bytes(self._before.tolist()).hex()}
 
     def load_state_dict(self, state: Dict[str, Any]) -> None:
         self.epoch = self._former = state["epoch"]
-        self.batches = state["batches"]
+        self.batches, self.samples = state["batches"], state["samples"]
         self._before = torch.tensor(list(bytes.fromhex(state["generator"])), dtype=torch.uint8)
 
     def begin(self, trainer: Any, resumed: bool) -> None:
-        """Let the first epoch begin after the batches that were used."""
+        """Let the first epoch begin after the batches that were used. RefusedError: there are fewer,
+        or they have other numbers of samples."""
         fetcher, now = trainer.fit_loop._data_fetcher, torch.get_rng_state()
         if resumed and self.batches >= trainer.fit_loop.max_batches:
-            self.epoch, self.batches = self.epoch + 1, 0
+            self.epoch, self.batches, self.samples = self.epoch + 1, 0, 0
             self._former, resumed = self.epoch, False
         if resumed:
             torch.set_rng_state(self._before)
         self._before = torch.get_rng_state()
         self._set_epoch(trainer)
         iter(fetcher)  # again, since another generator's state was there when the loop did it
-        for _ in range(self.batches):
-            next(fetcher)
+        passed: List[int] = []
+        with contextlib.suppress(StopIteration):
+            while len(passed) < self.batches:
+                passed.append(rows(next(fetcher)[0]))
+        if (len(passed), sum(passed)) != (self.batches, self.samples):
+            raise RefusedError(f"this replica has used {self.batches} batches of {self.samples} samples "
+                               f"in this epoch, and the data loader has {len(passed)} of "
+                               f"{sum(passed)} samples there: give it the data and the batch_size "
+                               "that it had, since other samples would be left out or repeated")
         if resumed:
             torch.set_rng_state(now)
 
     def next_epoch(self, trainer: Any) -> None:
         if trainer.current_epoch == 0:
             return  # `begin` has done it
-        self.epoch, self.batches = self._former + trainer.current_epoch, 0
+        self.epoch, self.batches, self.samples = self._former + trainer.current_epoch, 0, 0
         self._before = torch.get_rng_state()
         self._set_epoch(trainer)
 
@@ -79,8 +88,8 @@ class DiLoCoCallback(Callback):
 
     Arguments as of `diloco.DiLoCoOptimizer`. ``samples``: of one optimizer step; None: rows of
     its batches' first tensors, times the ranks, which are one replica. A resume continues after the batches that this replica has trained on, in the order of
-    their epoch. RefusedError: several optimizers, or a trainer that has taken steps where the run
-    resumes.
+    their epoch. RefusedError: several optimizers, a trainer that
+    has taken steps where the run resumes, or a data loader with other batches there.
     """
 
     def __init__(self, run: Union[Run, str, "os.PathLike[str]"], replica: str = "r0", *,
@@ -119,6 +128,7 @@ class DiLoCoCallback(Callback):
                            batch_idx: int) -> None:
         assert self.binding is not None
         self._position.batches += 1
+        self._position.samples += rows(batch)
         self._rows += rows(batch)
         if trainer.global_step == self._steps or self.binding.done:
             return  # a micro-batch

@@ -8,6 +8,7 @@ import tempfile
 import threading
 import unittest
 import warnings
+from unittest import mock
 
 try:
     import torch
@@ -227,6 +228,86 @@ class HuggingFace(InScratch):
         for a, b in zip(whole.parameters(), second.parameters()):
             self.assertTrue(torch.equal(a, b))
 
+    def seen(self, data, stop=None, **arguments):
+        """The first numbers of the samples that a process of the replica trains on, in lists by
+        batch: 4 due points of 5 steps."""
+        class Seen(Regression):
+            batches = []
+
+            def forward(self, x=None, labels=None):
+                self.batches.append(x[:, 0].tolist())
+                return super().forward(x, labels)
+
+        class Stop(transformers.TrainerCallback):
+            def on_step_end(self, args, state, control, **_others):
+                control.should_training_stop |= state.global_step == stop
+        Seen.batches = []
+        torch.manual_seed(3)
+        trainer = self.trainer(Seen(), 0, replicas=1, sync_every=5, rounds=4, **arguments)
+        trainer.train_dataset = data
+        trainer.add_callback(Stop())
+        trainer.train()
+        return Seen.batches
+
+    def test_a_stream_that_ends_before_the_run_is_passed_again_also_after_a_resume(self):
+        class Stream(torch.utils.data.IterableDataset):
+            def __init__(self, n):
+                self.n, self.epoch = n, 0
+
+            def set_epoch(self, epoch):
+                self.epoch = epoch
+
+            def __iter__(self):
+                for i in range(self.n):
+                    yield {"x": torch.full((6,), i + 100. * self.epoch), "labels": torch.zeros(1)}
+        for n, stop in ((24, 17), (20, 7), (20, 12)):  # 20: the first and second due are at an end
+            with self.subTest(n=n, stop=stop):
+                self.store = self.folder / f"whole{n}-{stop}"
+                whole = self.seen(Stream(n))
+                self.assertEqual(len(whole), 20)
+                self.assertEqual(whole[n // 4][0], 100)  # the second pass
+                self.store = self.folder / f"parts{n}-{stop}"
+                first, second = self.seen(Stream(n), stop), self.seen(Stream(n))
+                self.assertEqual(first[:stop // 5 * 5] + second, whole)
+
+    def rows(self, n):
+        return [{"x": a, "labels": b} for a, b in zip(*samples(0, n))]
+
+    def test_a_resume_with_another_batch_continues_at_the_same_sample_or_is_refused(self):
+        def flat(batches):
+            return [x for batch in batches for x in batch]
+        self.seen(self.rows(64), 7)
+        for size, why in ((6, "20 samples.*batches of 6.*per_device_train_batch_size"),):
+            with self.assertRaisesRegex(diloco.RefusedError, why):
+                self.seen(self.rows(64), per_device_train_batch_size=size)
+        small = flat(self.seen(self.rows(64), per_device_train_batch_size=2))
+        self.store = self.folder / "whole"
+        whole = flat(self.seen(self.rows(64)))
+        self.assertEqual(small, whole[20:20 + 2 * 15])
+
+    def test_a_resume_on_data_of_another_length_warns(self):
+        self.seen(self.rows(64), 7)
+        with self.assertLogs("diloco", "WARNING") as log:
+            self.seen(self.rows(60))
+        self.assertRegex(log.output[0], "data has 60 samples and had 64 .*twice or not at all")
+
+    def test_a_step_that_the_scaler_skips_has_used_its_batches(self):
+        skipped = []
+
+        def skips_first(callback, args, state, control, **others):
+            with mock.patch.object(accelerate.optimizer.AcceleratedOptimizer, "step_was_skipped",
+                                   state.global_step == 1):
+                skipped.append(callback._optimizer.step_was_skipped)
+                return on_step_end(callback, args, state, control, **others)
+        on_step_end = huggingface.DiLoCoCallback.on_step_end
+        with mock.patch.object(huggingface.DiLoCoCallback, "on_step_end", skips_first):
+            first = self.seen(self.rows(64), 7)
+        self.assertEqual(skipped, [True] + [False] * 6)
+        second = self.seen(self.rows(64))
+        self.store = self.folder / "whole"
+        whole = self.seen(self.rows(64))
+        self.assertEqual((first[:6] + second)[:20], whole[:20])  # the due point after 6 batches
+
 
 @unittest.skipUnless(accelerate, "no accelerate")
 class Accelerate(InScratch):
@@ -410,14 +491,16 @@ class Lightning(InScratch):
                 for a, b in zip(whole.parameters(), second.parameters()):
                     self.assertTrue(torch.equal(a, b))
 
-    def alone(self, model, **arguments):
-        data = torch.utils.data.DataLoader(
-            torch.utils.data.TensorDataset(*samples(0, 24)), batch_size=4)
+    def alone(self, model, others=(), data=None, **arguments):
+        if data is None:
+            data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*samples(0, 24)),
+                                               batch_size=4)
         callback = diloco.lightning.DiLoCoCallback(self.store, "r0", options=OPTIONS, sync_every=3,
                                                    rounds=2)
         checkpoint = arguments.pop("ckpt_path", None)
         trainer = lightning.Trainer(**{
-            "max_epochs": 100, "accelerator": "cpu", "callbacks": [callback], "logger": False,
+            "max_epochs": 100, "accelerator": "cpu", "logger": False,
+            "callbacks": others(callback) if others else [callback],
             "enable_checkpointing": False, "enable_progress_bar": False,
             "enable_model_summary": False, "default_root_dir": self.folder, **arguments})
         trainer.fit(model, data, ckpt_path=checkpoint)
@@ -451,6 +534,39 @@ class Lightning(InScratch):
         ended.save_checkpoint(self.folder / "four.ckpt")
         with self.assertRaisesRegex(diloco.RefusedError, "begins after 4 steps: make a new Trainer"):
             self.alone(self.module(), ckpt_path=self.folder / "four.ckpt")
+        self.alone(self.module())
+        self.assertTrue(diloco.run(self.store).status()["done"])
+
+    def test_a_stream_that_ends_before_the_run_is_passed_again_also_after_a_resume(self):
+        class Stream(torch.utils.data.IterableDataset):
+            def __iter__(self):
+                x, y = samples(0, 12)
+                return iter(zip(x, y))
+
+        def seen(stop=-1):
+            model, batches = self.module(), []
+            right = model.training_step
+
+            def training_step(batch, batch_idx):
+                batches.append(batch[0][:, 0].tolist())
+                return right(batch, batch_idx)
+            model.training_step = training_step
+            self.alone(model, data=torch.utils.data.DataLoader(Stream(), batch_size=4),
+                       max_steps=stop)
+            return batches
+        whole = seen()
+        self.assertEqual(whole[:3], whole[3:])
+        self.store = self.folder / "parts"
+        self.assertEqual(seen(4)[:3] + seen(), whole)  # saved at the end of a pass
+
+    def test_a_resume_with_other_batches_is_refused(self):
+        halves = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(*samples(0, 24)),
+                                             batch_size=2)
+        self.alone(self.module(), max_steps=4)
+        with self.assertRaisesRegex(diloco.RefusedError,
+                                    "used 3 batches of 12 samples in this epoch, and the data loader "
+                                    "has 3 of 6 samples there: give it the data"):
+            self.alone(self.module(), data=halves)
         self.alone(self.module())
         self.assertTrue(diloco.run(self.store).status()["done"])
 
