@@ -15,6 +15,7 @@ import os
 from typing import Any, Dict, List, Optional, Union
 
 import torch
+from lightning.pytorch import callbacks as _callbacks
 from lightning.pytorch.callbacks import Callback
 
 from ._optimizer import bind, ranks
@@ -23,6 +24,20 @@ from ._state import KeepInner
 from ._torch import Binding, Fragments
 from ._trainers import check_first, end_former, note, warn_unfinished
 from .errors import RefusedError
+
+
+_AVERAGES = tuple(getattr(_callbacks, name) for name in (
+    "StochasticWeightAveraging", "WeightAveraging") if hasattr(_callbacks, name))  # by release
+
+
+def check_no_average(callbacks: List[Any]) -> None:
+    """RefusedError: a callback writes this replica's average over the shared model."""
+    for callback in callbacks:
+        if isinstance(callback, _AVERAGES):
+            raise RefusedError(
+                f"{type(callback).__name__} would write an average of this replica's own values over "
+                "the shared model at the end of training: leave it out, and update a "
+                "torch.optim.swa_utils.AveragedModel of the module at due points instead")
 
 
 class Position:
@@ -88,7 +103,7 @@ class DiLoCoCallback(Callback):
 
     Arguments as of `diloco.DiLoCoOptimizer`. ``samples``: of one optimizer step; None: rows of
     its batches' first tensors, times the ranks, which are one replica. A resume continues after the batches that this replica has trained on, in the order of
-    their epoch. RefusedError: several optimizers, a trainer that
+    their epoch. RefusedError: several optimizers, a callback that averages weights, a trainer that
     has taken steps where the run resumes, or a data loader with other batches there.
     """
 
@@ -107,6 +122,7 @@ class DiLoCoCallback(Callback):
         if len(trainer.optimizers) != 1:
             raise RefusedError(f"{len(trainer.optimizers)} optimizers: a step of a replica is that "
                                "of one; use diloco.DiLoCoOptimizer with manual optimization")
+        check_no_average(trainer.callbacks)
         end_former(run, replica)
         self._position = Position()
         extra = {f"scheduler{i}": c.scheduler

@@ -2,8 +2,11 @@
 of torch, and loops written for torch alone. Skips itself (77) without torch."""
 import copy
 import logging
+import os
+import signal
 import sys
 import threading
+import time
 import unittest
 from unittest import mock
 
@@ -469,6 +472,71 @@ class DropIn(InScratch):
         loss = torch.tensor(60000, dtype=torch.float16)
         report = {"loss": loss, "samples": 4, "tokens": 0}
         self.assertEqual(float(_optimizer.joined_report([report, report])["loss"]), loss.item())
+
+    def test_an_averaged_model_that_is_updated_at_due_points_is_equal_on_all_replicas(self):
+        self.together(2, sync_every=2, rounds=3)
+        plain = diloco.run(self.store).theta_bytes()
+        self.store = self.store.with_name("averaged")
+        averages, models = [], [small(7), small(7)]
+
+        def live(r):
+            opt = self.optimizer(models[r], replica=f"r{r}", replicas=2, sync_every=2, rounds=3)
+            average = torch.optim.swa_utils.AveragedModel(models[r])
+            while not opt.done:
+                step = opt.run.now.step
+                inner_step(models[r], opt, r, step)
+                if (step + 1) % 2 == 0:
+                    average.update_parameters(models[r])
+            opt.close()
+            averages.append(values(average.module))
+        threads = [threading.Thread(target=live, args=(r,)) for r in range(2)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        self.assertEqualTensors(*averages)
+        self.assertEqual(diloco.run(self.store).theta_bytes(), plain)
+        self.assertFalse(torch.equal(averages[0][0], models[0][0].weight))
+
+    def test_ctrl_c_during_the_wait_ends_a_cell_and_the_object_continues(self):
+        former = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.addCleanup(signal.signal, signal.SIGINT, former)  # ignored: a shell's background job
+        model, other = small(), small()
+        opt = self.optimizer(model, sync_every=2, rounds=2, replicas=2)
+        twin = self.optimizer(other, replica="r1")
+
+        def kill():
+            while diloco.run(self.store).status()["wait"]["n_there"] == 0:
+                time.sleep(0.01)  # until r0 has contributed and only waits
+            os.kill(os.getpid(), signal.SIGINT)
+
+        def cell():
+            while not opt.done:
+                inner_step(model, opt, 0, opt.run.now.step)
+        killer = threading.Thread(target=kill)
+        killer.start()
+        with self.assertRaises(KeyboardInterrupt):
+            cell()
+        killer.join()
+        before = values(model)
+        with self.assertRaisesRegex(diloco.InvalidError, "exchange of the last step was ended by "
+                                                         "KeyboardInterrupt: call binding.wait"):
+            cell()  # which takes no step
+        self.assertEqualTensors(values(model), before)
+
+        def live():
+            for step in range(4):
+                inner_step(other, twin, 1, step)
+        second = threading.Thread(target=live)
+        second.start()
+        opt.binding.wait()
+        cell()
+        second.join()
+        self.assertTrue(opt.done and twin.done)
+        self.assertEqualTensors(values(model), values(other))
+        got, self.store = values(model), self.store.with_name("undisturbed")
+        self.assertEqualTensors(values(self.together(2, lambda seed: small(), sync_every=2,
+                                                     rounds=2)[0]), got)
 
     def test_an_interrupted_step_goes_on(self):
         model = small()

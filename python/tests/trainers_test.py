@@ -537,6 +537,20 @@ class Lightning(InScratch):
         self.alone(self.module())
         self.assertTrue(diloco.run(self.store).status()["done"])
 
+    def test_a_callback_that_averages_weights_is_refused_in_either_order(self):
+        callbacks = lightning.pytorch.callbacks
+        makes = [lambda: callbacks.StochasticWeightAveraging(.01)]
+        makes += [getattr(callbacks, name) for name in ("WeightAveraging", "EMAWeightAveraging")
+                  if hasattr(callbacks, name)]
+        for make in makes:
+            average = make()
+            for others in (lambda ours: [ours, average], lambda ours: [average, ours]):  # noqa: B023
+                with self.assertRaisesRegex(
+                        diloco.RefusedError,
+                        f"{type(average).__name__} would write an average .*AveragedModel"):
+                    self.alone(self.module(), others)
+        self.assertFalse(self.store.exists())
+
     def test_a_stream_that_ends_before_the_run_is_passed_again_also_after_a_resume(self):
         class Stream(torch.utils.data.IterableDataset):
             def __iter__(self):
