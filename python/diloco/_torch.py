@@ -30,7 +30,7 @@ from ._mirrors import Direct, Member, Mirrors, alone, bound, one_kind
 from ._run import Memory, Run
 from ._shards import Staged, check_placement, is_sharded
 from ._survival import Survival
-from .errors import InvalidError, RefusedError
+from .errors import Interrupted, InvalidError, RefusedError
 
 _DTYPES = {getattr(torch, name): name for name in DTYPES}
 
@@ -326,7 +326,8 @@ class Binding(Unique):
         self._until = 0  # steps before the next stop, from the last one
         self._steps = 0  # since the last stop
         self.done = False  # the run has ended, and the tensors are the shared model
-        self._unfinished = self._way = ""  # see `_finishing`
+        self._unfinished = self._way = ""  # see `_finishing`.
+        self._waits = False  # Only a wait was interrupted, so the model is whole.
 
         def open_run() -> List[int]:
             self._run = run if isinstance(run, Run) else run()
@@ -525,8 +526,13 @@ class Binding(Unique):
         self._finish(lambda: self.run.wait())
 
     def _finish(self, call: Callable[[], None]) -> None:
+        self._waits = False
         with self._finishing("the exchange of the last step", "call binding.wait(), or "):
-            self.island.lead(call, self._help)
+            try:
+                self.island.lead(call, self._help)
+            except (Interrupted, KeyboardInterrupt):
+                self._waits = not self._mirrors.failed
+                raise
             self._changed()
             if self.island.leads:
                 self._survival.after()
@@ -540,7 +546,8 @@ class Binding(Unique):
 
     def save(self) -> None:
         """Save what a resume needs, as it is now: the model and the inner state."""
-        self._check_finished()
+        if not self._waits:
+            self._check_finished()
         self.island.together(self._check_places)
         with needs(lambda: "save this replica"):
             self.island.lead(lambda: self.run.save(), self._help)
