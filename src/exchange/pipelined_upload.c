@@ -43,13 +43,6 @@ static void pause_for(dl_sending *s, dl_time pause)
         dl_clock_sleep(left < SLICE ? left : SLICE);
 }
 
-/* As store_patience.h describes. */
-static diloco_status lasting(diloco_status status)
-{
-    if (status != DILOCO_EIO && status != DILOCO_ETIMEDOUT) return status;
-    return dl_fail(DILOCO_EUNREACHABLE, "%s", diloco_error_text());
-}
-
 /* Waits for the save of the private state (P16). Then it uploads until the store answers or has
  * failed for the given time. After `quit` no upload begins. A repeated upload is harmless: equal
  * bytes under a taken name are a success. */
@@ -66,7 +59,7 @@ static diloco_status send(dl_sending *s, uint64_t entry)
         if (!dl_store_may_recover(s->store, status)) return status;
         const dl_time now = dl_clock_now();
         if (!give_up) give_up = dl_time_after(now, patience);
-        if (now >= give_up) return lasting(status);
+        if (now >= give_up) return dl_store_lasting(status);
         pause_for(s, pause);
         if (atomic_load(&s->quit)) return status;
     }

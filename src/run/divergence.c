@@ -24,7 +24,7 @@ void dl_divergence_adopt(dl_divergence *s, const dl_divergence *now)
 {
     if (s->warned || s->left || !isfinite(now->inner)) return;
     *s = *now;
-    s->sum = 0;
+    s->sum = s->n_finite = 0;
     s->left = DL_DIVERGENCE_STEPS;
 }
 
@@ -33,9 +33,9 @@ void dl_divergence_adopt(dl_divergence *s, const dl_divergence *now)
 bool dl_divergence_step(dl_divergence *s, double loss, char *text, size_t cap)
 {
     if (!s->left) return false;
-    s->sum += loss;
+    if (!isinf(loss)) s->sum += loss, s->n_finite++;
     if (--s->left) return false;
-    const double after = s->sum / DL_DIVERGENCE_STEPS;
+    const double after = s->n_finite ? s->sum / s->n_finite : INFINITY;
     if (after <= s->inner + FACTOR * fabs(s->inner) + MORE) return false;
     s->warned = true;
     snprintf(text, cap,

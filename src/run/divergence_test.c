@@ -41,6 +41,18 @@ TEST(loss_that_is_not_a_number_is_a_divergence)
     CHECK(after(&s, 2, (double)NAN, DL_DIVERGENCE_STEPS, text, sizeof text));
 }
 
+TEST(one_infinite_loss_is_no_divergence_and_ten_are)
+{
+    dl_divergence s = {.left = 0};
+    char text[2048];
+    CHECK(!after(&s, 2, 2, 4, text, sizeof text));
+    CHECK(!dl_divergence_step(&s, (double)INFINITY, text, sizeof text));
+    for (int i = 5; i < DL_DIVERGENCE_STEPS; i++)
+        CHECK(!dl_divergence_step(&s, 2, text, sizeof text));
+    CHECK_INT(0, s.left);
+    CHECK(after(&s, 2, (double)INFINITY, DL_DIVERGENCE_STEPS, text, sizeof text));
+}
+
 TEST(noise_is_no_divergence)
 {
     dl_divergence s = {.left = 0};
@@ -72,5 +84,6 @@ TEST(a_hundred_members_do_not_fit_and_do_no_harm)
 }
 
 TEST_MAIN(swm30_a_model_far_worse_than_its_members_names_the_outer_step_and_the_norms,
-          loss_that_is_not_a_number_is_a_divergence, noise_is_no_divergence,
-          steps_after_the_next_entry_count_too, a_hundred_members_do_not_fit_and_do_no_harm)
+          loss_that_is_not_a_number_is_a_divergence, one_infinite_loss_is_no_divergence_and_ten_are,
+          noise_is_no_divergence, steps_after_the_next_entry_count_too,
+          a_hundred_members_do_not_fit_and_do_no_harm)

@@ -62,8 +62,8 @@ static diloco_status create_or_read(diloco_run *run, const dl_run_creation *what
 static bool store_failed(const diloco_run *run, const dl_patience *p, diloco_status status)
 {
     const bool failed = run->store ? dl_patience_store_failed(p, run->store, status)
-                                   : status == DILOCO_EUNREACHABLE || status == DILOCO_EIO ||
-                                         status == DILOCO_EFULL;
+                                   : status == DILOCO_EUNREACHABLE || status == DILOCO_ETIMEDOUT ||
+                                         status == DILOCO_EIO || status == DILOCO_EFULL;
     return failed && dl_run_was_here(&run->config, run->replica);
 }
 

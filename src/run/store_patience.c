@@ -37,8 +37,7 @@ bool dl_patience_again(dl_patience *p, bool failed, diloco_status *status, doubl
         p->first = true;
     }
     if (dl_seconds(now - p->since) <= limit_s) return true;
-    if (*status == DILOCO_EIO || *status == DILOCO_ETIMEDOUT)
-        *status = dl_fail(DILOCO_EUNREACHABLE, "%s", diloco_error_text());
+    *status = dl_store_lasting(*status);
     return false;
 }
 

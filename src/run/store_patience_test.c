@@ -55,6 +55,17 @@ TEST(a_series_of_failures_is_reported_once_and_ends_with_the_first_success)
     dl_store_close(store);
 }
 
+static diloco_status ignore(void *context, const char *key, size_t len)
+{
+    (void)context, (void)key, (void)len;
+    return DILOCO_OK;
+}
+
+static diloco_status list_late(dl_store *store)
+{
+    return dl_store_list(store, "log/", NULL, ignore, NULL, 1);
+}
+
 TEST(a_call_whose_time_is_over_is_repeated_once_at_least)
 {
     dl_moved tally = {.kind_of = kind_of};
@@ -67,6 +78,8 @@ TEST(a_call_whose_time_is_over_is_repeated_once_at_least)
         CHECK_INT(DILOCO_ETIMEDOUT, status);
         CHECK_INT(!n, again(&p, store, &status, 0));
         CHECK_INT(n ? DILOCO_EUNREACHABLE : DILOCO_ETIMEDOUT, status);
+        dl_patience_call(&p, store);
+        CHECK(dl_patience_store_failed(&p, store, list_late(store)));
         dl_clock_sleep(DL_MILLISECOND);
     }
     dl_store_close(store);

@@ -122,6 +122,14 @@ bool dl_store_may_recover(const dl_store *store, diloco_status status)
            (status == DILOCO_EIO && store->io_may_pass);
 }
 
+diloco_status dl_store_lasting(diloco_status status)
+{
+    if (status == DILOCO_ETIMEDOUT)
+        return dl_fail(DILOCO_EUNREACHABLE, "%s: raise run.store_timeout if it is only slow",
+                       diloco_error_text());
+    return status == DILOCO_EIO ? dl_fail(DILOCO_EUNREACHABLE, "%s", diloco_error_text()) : status;
+}
+
 size_t dl_store_max_object(const dl_store *store)
 {
     return store->max_object;
@@ -433,7 +441,8 @@ diloco_status dl_store_put(dl_store *store, const char *key, const void *data, s
 
 diloco_status dl_store_delete(dl_store *store, const char *key, dl_time until)
 {
-    DL_TRY(enter(store, key, until));
+    const diloco_status status = enter(store, key, until);
+    if (status) return leave(store, key, status);
     store->counts.n_delete++;
     return leave(store, key, store->kind->remove(store->self, key, until));
 }
@@ -466,7 +475,8 @@ diloco_status dl_store_list(dl_store *store, const char *prefix, const char *aft
 {
     if (!prefix_ok(prefix)) return bad_key("folder (a key and '/')", prefix);
     if (after && !dl_store_key_ok(after)) return bad_key("key", after);
-    DL_TRY(dl_store_check(&store->aborted, until, prefix));
+    const diloco_status status = dl_store_check(&store->aborted, until, prefix);
+    if (status) return leave(store, prefix, status);
     store->counts.n_list++;
     listing l = {.url = store->url, .prefix = prefix, .found = found, .context = context};
     if (after) strcpy(l.last, after);

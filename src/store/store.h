@@ -68,10 +68,13 @@ dl_moved *dl_store_tally(const dl_store *store); /* NULL: none */
 
 dl_store_speed dl_store_speed_now(const dl_store *store);
 
-/* Return whether a call that ended with this status is worth making again later:
- * DILOCO_EUNREACHABLE, DILOCO_EFULL, and of a folder DILOCO_EIO. A create that failed so has had no
- * effect, or the whole one. */
+/* Returns whether a call that ended with this status is worth making again later:
+ * DILOCO_EUNREACHABLE, DILOCO_ETIMEDOUT, DILOCO_EFULL, and of a folder DILOCO_EIO. A create that
+ * failed so has had no effect, or the whole one. */
 bool dl_store_may_recover(const dl_store *store, diloco_status status);
+/* Returns DILOCO_EUNREACHABLE, with the same text, for a DILOCO_EIO or DILOCO_ETIMEDOUT that
+ * lasts, because a later process may succeed. Other statuses stay. */
+diloco_status dl_store_lasting(diloco_status status);
 
 /* Let the call in progress and all later ones return DILOCO_ECLOSED. Any thread; async-
  * signal-safe; never blocks; may repeat. */

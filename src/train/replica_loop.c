@@ -153,7 +153,7 @@ static bool is_stopped(const void *user)
  * read, so EIO and EFULL are those of the data or the model. */
 static bool may_recover(diloco_status status, bool asked)
 {
-    return status == DILOCO_EUNREACHABLE ||
+    return status == DILOCO_EUNREACHABLE || status == DILOCO_ETIMEDOUT ||
            (!asked && (status == DILOCO_EIO || status == DILOCO_EFULL));
 }
 
