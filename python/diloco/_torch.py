@@ -265,7 +265,8 @@ def named_tensors(source: Any) -> Tuple[List[Tuple[str, torch.Tensor]],
     return items, []
 
 
-_COUNT = "the count of a step"
+_COUNT, _EXCHANGE = "the count of a step", "the exchange of the last step"
+_ADOPTION = "an adoption of the shared model"
 
 
 class Step(NamedTuple):
@@ -328,6 +329,7 @@ class Binding(Unique):
         self.done = False  # the run has ended, and the tensors are the shared model
         self._unfinished = self._way = ""  # see `_finishing`.
         self._waits = False  # Only a wait was interrupted, so the model is whole.
+        self._former = ("", "", False)  # the three before an adoption that has not ended
 
         def open_run() -> List[int]:
             self._run = run if isinstance(run, Run) else run()
@@ -465,13 +467,18 @@ class Binding(Unique):
 
     def adopt(self) -> None:
         """The tensors become the shared model as it now is. Steps since their last exchange are
-        lost. After an error it may be called again."""
+        lost. After an error it may be called again. A count or an exchange that was not completed
+        before it stays so."""
         failed = self._mirrors.failed
+        if not self._unfinished.startswith(_ADOPTION):
+            self._former = (self._unfinished, self._way, self._waits)
+        self._waits = False
         try:
-            with self._finishing("an adoption of the shared model", "call adopt() once more, or "):
+            with self._finishing(_ADOPTION, "call adopt() once more, or "):
                 self.island.lead(self._adopt, self._help)
         finally:
             self._mirrors.failed = failed  # the library made none of these copies
+        self._unfinished, self._way, self._waits = self._former
         self._changed()
 
     def _adopt(self) -> None:
@@ -522,12 +529,16 @@ class Binding(Unique):
             return self._loss(loss)
 
     def wait(self) -> None:
-        """Continue a step that was interrupted."""
+        """Continue a step that was interrupted. InvalidError: something else was not completed."""
+        def check() -> None:
+            if not self._unfinished.startswith(_EXCHANGE):
+                self._check_finished()
+        self.island.together(check)
         self._finish(lambda: self.run.wait())
 
     def _finish(self, call: Callable[[], None]) -> None:
         self._waits = False
-        with self._finishing("the exchange of the last step", "call binding.wait(), or "):
+        with self._finishing(_EXCHANGE, "call binding.wait(), or "):
             try:
                 self.island.lead(call, self._help)
             except (Interrupted, KeyboardInterrupt):

@@ -172,6 +172,49 @@ class FullMemory(InScratch):
         self.train()
         self.assertTrue(self.opt.done)
 
+    def interrupted(self):
+        """An exchange that has been ended while it waited for another replica."""
+        self.start(self.store, replicas=2)
+        self.opt.step()
+        self.opt.run.interrupt()
+        with self.assertRaises(diloco.Interrupted):
+            self.opt.step()
+
+    def test_an_adoption_that_stopped_halfway_after_an_interrupt_is_not_saved(self):
+        self.interrupted()
+        self.opt.save()
+        for _ in range(2):
+            with self.assertRaisesRegex(diloco.NoMemoryError, "copy second.w"), full_at_copy(2):
+                self.opt.adopt()
+            for call in (self.opt.save, self.opt.step, self.opt.binding.wait):
+                with self.assertRaisesRegex(diloco.InvalidError,
+                                            "adoption of the shared model was ended by OutOf.*"
+                                            "call adopt.. once more"):
+                    call()
+
+    def test_an_adoption_after_an_interrupt_leaves_the_exchange_to_be_waited_for(self):
+        self.interrupted()
+        with self.assertRaises(diloco.NoMemoryError), full_at_copy(2):
+            self.opt.adopt()
+        self.opt.adopt()
+        before = self.values()
+        with self.assertRaisesRegex(diloco.InvalidError, "exchange of the last step was ended by "
+                                                         "Interrupted: call binding.wait"):
+            self.opt.step()
+        self.assertEqualTensors(self.values(), before)
+        self.opt.save()  # the model is whole
+
+    def test_a_step_that_was_not_counted_is_no_wait_and_no_adoption_away(self):
+        self.start(self.store)
+        with self.assertRaisesRegex(diloco.NoMemoryError, "copy the loss"), \
+                mock.patch.object(_copies.queue, "loss", side_effect=NO_MEMORY(TEXT)):
+            self.opt.step()
+        self.opt.adopt()
+        for call in (self.opt.binding.wait, self.opt.step, self.opt.save):
+            with self.assertRaisesRegex(diloco.InvalidError, "count of a step was ended by OutOfM.*"
+                                                             ": close this replica and start"):
+                call()
+
     def test_a_save_without_memory_in_python_keeps_the_former_one_and_training_continues(self):
         plain = self.live(f"{self.store}-plain")
         self.start(self.store)
