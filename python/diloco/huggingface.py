@@ -71,14 +71,15 @@ def _length(data: Any) -> int:
 
 
 class Position:
-    """The replica's place in the data: the pass over it (epoch), the updates of the optimizer in that
-    pass, also those that a loss scaler skipped, and what they depend on."""
+    """The replica's place in the data: the pass over it (epoch), and the samples of that pass that are
+    used, also by updates that a loss scaler skipped. An update that the end of the pass cuts counts as
+    a whole one."""
 
     def __init__(self, loader: Any, samples: int, micro_batches: int) -> None:
-        self.now = {"epoch": 0, "updates": 0, "samples": samples * micro_batches,
-                    "whole": -(-_length(loader) // micro_batches),  # updates of a pass; 0: unknown
+        self._batch, self._update = samples, samples * micro_batches
+        self.now = {"epoch": 0, "used": 0,
+                    "whole": -(-_length(loader) // micro_batches) * self._update,  # 0: unknown
                     "rows": _length(getattr(loader, "dataset", None))}
-        self._samples = samples  # of a batch
         self._saved = dict(self.now)
 
     def state_dict(self) -> Dict[str, int]:
@@ -91,25 +92,26 @@ class Position:
         """Continue at the saved place. Returns the batches of the pass that have been used.
         RefusedError: the size of a batch has changed, and the place is within one."""
         then, now = self._saved, self.now
-        at_end = bool(then["whole"]) and then["updates"] >= then["whole"]
-        used = 0 if at_end else then["updates"] * then["samples"]
+        at_end = bool(then["whole"]) and then["used"] >= then["whole"]
+        used = 0 if at_end else then["used"]
         now["epoch"] = then["epoch"] + at_end
-        now["whole"] = now["whole"] or then["whole"]
         if used and now["rows"] != then["rows"]:
             _log.warning("the training data has %d samples and had %d when this replica was saved, so "
                          "the order of this epoch is another: some of its samples are trained on "
                          "twice or not at all", now["rows"], then["rows"])
-        if used % self._samples:
+        if used % self._batch:
             raise RefusedError(f"this replica has used {used} samples of the epoch, which are not "
-                               f"whole batches of {self._samples}: set per_device_train_batch_size "
+                               f"whole batches of {self._batch}: set per_device_train_batch_size "
                                "to what it was, or to a divisor of it, or ignore_data_skip=True, "
                                "which begins the data again")
-        now["updates"] = used // now["samples"]
-        return used // self._samples
+        now["used"] = used
+        return used // self._batch
+
+    def count_update(self) -> None:
+        self.now["used"] += self._update
 
     def end_pass(self) -> None:
-        self.now["whole"] = self.now["whole"] or self.now["updates"]
-        self.now.update(epoch=self.now["epoch"] + 1, updates=0)
+        self.now.update(epoch=self.now["epoch"] + 1, used=0)
 
 
 class DiLoCoCallback(TrainerCallback):
@@ -185,6 +187,7 @@ class DiLoCoCallback(TrainerCallback):
             model.zero_grad()  # of micro-batches that are no whole step
             if state.global_step == 0 and self.binding is not None and not self.binding.done:
                 control.should_training_stop = False  # a stream had ended where it was saved
+                self.binding.restore_generators()  # which the passed batches have used
         self._position.end_pass()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_others: Any) -> None:
@@ -192,7 +195,7 @@ class DiLoCoCallback(TrainerCallback):
         if self.binding.done:  # since the beginning; one step was taken before this check
             self.binding.adopt()
             return
-        self._position.now["updates"] += 1
+        self._position.count_update()
         if getattr(self._optimizer, "step_was_skipped", False):
             return
         samples = args.per_device_train_batch_size * max(1, args.n_gpu)

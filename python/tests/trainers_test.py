@@ -228,7 +228,7 @@ class HuggingFace(InScratch):
         for a, b in zip(whole.parameters(), second.parameters()):
             self.assertTrue(torch.equal(a, b))
 
-    def seen(self, data, stop=None, **arguments):
+    def seen(self, data, stop=None, checkpoint=None, **arguments):
         """The first numbers of the samples that a process of the replica trains on, in lists by
         batch: 4 due points of 5 steps."""
         class Seen(Regression):
@@ -246,29 +246,54 @@ class HuggingFace(InScratch):
         trainer = self.trainer(Seen(), 0, replicas=1, sync_every=5, rounds=4, **arguments)
         trainer.train_dataset = data
         trainer.add_callback(Stop())
-        trainer.train()
+        trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
         return Seen.batches
 
-    def test_a_stream_that_ends_before_the_run_is_passed_again_also_after_a_resume(self):
+    def stream(self, n, more=0):
+        """A stream of n samples and, in each later epoch, ``more``."""
         class Stream(torch.utils.data.IterableDataset):
-            def __init__(self, n):
-                self.n, self.epoch = n, 0
+            epoch = 0
 
             def set_epoch(self, epoch):
                 self.epoch = epoch
 
             def __iter__(self):
-                for i in range(self.n):
+                for i in range(n + more * self.epoch):
                     yield {"x": torch.full((6,), i + 100. * self.epoch), "labels": torch.zeros(1)}
+        return Stream()
+
+    def test_a_stream_that_ends_before_the_run_is_passed_again_also_after_a_resume(self):
         for n, stop in ((24, 17), (20, 7), (20, 12)):  # 20: the first and second due are at an end
             with self.subTest(n=n, stop=stop):
                 self.store = self.folder / f"whole{n}-{stop}"
-                whole = self.seen(Stream(n))
+                whole = self.seen(self.stream(n))
                 self.assertEqual(len(whole), 20)
                 self.assertEqual(whole[n // 4][0], 100)  # the second pass
                 self.store = self.folder / f"parts{n}-{stop}"
-                first, second = self.seen(Stream(n), stop), self.seen(Stream(n))
+                first, second = self.seen(self.stream(n), stop), self.seen(self.stream(n))
                 self.assertEqual(first[:stop // 5 * 5] + second, whole)
+
+    def test_a_stream_that_grows_is_not_cut_by_the_length_of_an_earlier_pass(self):
+        whole = self.seen(self.stream(12, 12))
+        self.store = self.folder / "parts"
+        first, second = self.seen(self.stream(12, 12), 17), self.seen(self.stream(12, 12))
+        self.assertEqual(first[:15] + second, whole)
+
+    def test_a_stream_is_not_cut_after_a_change_of_the_batch_size(self):
+        self.seen(self.stream(32), 12)  # saved after 8 samples of the second pass
+        self.seen(self.stream(32), 7, per_device_train_batch_size=2)
+        third = self.seen(self.stream(32), per_device_train_batch_size=2)
+        self.assertEqual(third[0], [118, 119])
+
+    def test_a_resume_with_other_micro_batches_continues_at_the_same_sample(self):
+        whole = sum(self.seen(self.rows(96)), [])
+        self.store = self.folder / "parts"
+        self.seen(self.rows(96), 7)
+        larger = {"per_device_train_batch_size": 2, "micro_batches": 4}
+        second = sum(self.seen(self.rows(96), 7, **larger), [])
+        third = sum(self.seen(self.rows(96), **larger), [])
+        self.assertEqual(second[:40], whole[20:60])
+        self.assertEqual(third[:20], whole[60:80])
 
     def rows(self, n):
         return [{"x": a, "labels": b} for a, b in zip(*samples(0, n))]
