@@ -17,7 +17,9 @@ from typing import Any, Dict, List, Optional, Union
 import torch
 from lightning.pytorch import callbacks as _callbacks
 from lightning.pytorch.callbacks import Callback
+from lightning.pytorch.utilities.model_helpers import is_overridden
 
+from ._island import Island
 from ._optimizer import bind, ranks
 from ._run import Run
 from ._state import KeepInner
@@ -40,6 +42,13 @@ def check_no_average(callbacks: List[Any]) -> None:
                 "torch.optim.swa_utils.AveragedModel of the module at due points instead")
 
 
+def changes_batches(trainer: Any) -> bool:
+    """The user's own hooks may change the rows of a batch after it has left the data loader."""
+    hooks = ("on_before_batch_transfer", "transfer_batch_to_device", "on_after_batch_transfer")
+    return any(thing is not None and is_overridden(hook, thing) for hook in hooks
+               for thing in (trainer.lightning_module, trainer.datamodule))
+
+
 class Position:
     """Where the data is: the epoch, the batches of it that were used, and torch's generator as the
     epoch began, from which a shuffled order follows. `go_on` sets Lightning's loop."""
@@ -58,9 +67,9 @@ class Position:
         self.batches, self.samples = state["batches"], state["samples"]
         self._before = torch.tensor(list(bytes.fromhex(state["generator"])), dtype=torch.uint8)
 
-    def begin(self, trainer: Any, resumed: bool) -> None:
-        """Let the first epoch begin after the batches that were used. RefusedError: there are fewer,
-        or they have other numbers of samples."""
+    def begin(self, trainer: Any, resumed: bool, island: Island) -> None:
+        """Let the first epoch begin after the batches that were used. RefusedError, on all ranks:
+        rank 0, whose place was saved, has fewer, or they have other numbers of samples."""
         fetcher, now = trainer.fit_loop._data_fetcher, torch.get_rng_state()
         if resumed and self.batches >= trainer.fit_loop.max_batches:
             self.epoch, self.batches, self.samples = self.epoch + 1, 0, 0
@@ -74,13 +83,22 @@ class Position:
         with contextlib.suppress(StopIteration):
             while len(passed) < self.batches:
                 passed.append(rows(next(fetcher)[0]))
-        if (len(passed), sum(passed)) != (self.batches, self.samples):
-            raise RefusedError(f"this replica has used {self.batches} batches of {self.samples} samples "
-                               f"in this epoch, and the data loader has {len(passed)} of "
-                               f"{sum(passed)} samples there: give it the data and the batch_size "
-                               "that it had, since other samples would be left out or repeated")
+        island.lead(lambda: self._check(passed, changes_batches(trainer)))
         if resumed:
             torch.set_rng_state(now)
+
+    def _check(self, passed: List[int], changed: bool) -> None:
+        """Rank 0. ``passed``: rows of each batch, as the data loader has them."""
+        n_there, rows_there = len(passed), sum(passed)
+        if n_there == self.batches and (changed or rows_there == self.samples):
+            return  # with `changed`, `on_train_batch_end` has counted other rows
+        of, of_there = f" of {self.samples} samples", f" of {rows_there} samples"
+        if changed:
+            of = of_there = ""
+        raise RefusedError(f"this replica has used {self.batches} batches{of} in this epoch, and the "
+                           f"data loader has {n_there}{of_there} there: give it the data and the "
+                           "batch_size that it had, since other samples would be left out or "
+                           "repeated")
 
     def next_epoch(self, trainer: Any) -> None:
         if trainer.current_epoch == 0:
@@ -135,7 +153,7 @@ class DiLoCoCallback(Callback):
         check_first(self.binding, trainer.global_step, "make a new Trainer without ckpt_path")
         trainer.should_stop = trainer.should_stop or self.binding.done
         if not trainer.should_stop:
-            self._position.begin(trainer, self.binding.resumed)
+            self._position.begin(trainer, self.binding.resumed, self.binding.island)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         self._position.next_epoch(trainer)

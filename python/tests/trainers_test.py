@@ -1,5 +1,6 @@
 """trainers_test.py - the callbacks of Hugging Face's Trainer and of Lightning, in the real ones.
 Each is left out where it is not installed; all of it (77) without torch."""
+import contextlib
 import logging
 import os
 import pathlib
@@ -608,6 +609,40 @@ class Lightning(InScratch):
             self.alone(self.module(), data=halves)
         self.alone(self.module())
         self.assertTrue(diloco.run(self.store).status()["done"])
+
+    def test_a_resume_counts_batches_alone_where_a_hook_changes_their_rows(self):
+        def doubled(batch, dataloader_idx):
+            return [torch.cat([t, t]) for t in batch]
+        for hook in ("on_before_batch_transfer", "on_after_batch_transfer"):
+            with self.subTest(hook):
+                self.store = self.folder / hook
+                for stop in (4, -1):
+                    model = self.module()
+                    setattr(model, hook, doubled)
+                    self.alone(model, max_steps=stop)
+                self.assertTrue(diloco.run(self.store).status()["done"])
+
+    def test_rank_0_alone_compares_its_batches_with_the_saved_ones(self):
+        class Loop:
+            max_batches, _combined_loader = 9, mock.Mock(flattened=[])
+
+            def __init__(self, rows):
+                self._data_fetcher = iter([(torch.zeros(n, 1), 0, 0) for n in rows])
+
+        class Other:
+            """A rank other than 0, without an error of rank 0."""
+            def lead(self, call):
+                return None
+        for island, rows, is_refused in ((diloco._island.Island(), (4, 4), False),
+                                         (diloco._island.Island(), (4, 3), True),
+                                         (Other(), (4, 3), False)):
+            place = diloco.lightning.Position()
+            place.load_state_dict({**place.state_dict(), "batches": 2, "samples": 8})
+            trainer = mock.Mock(fit_loop=Loop(rows), lightning_module=self.module(), datamodule=None)
+            with contextlib.ExitStack() as stack:
+                if is_refused:
+                    stack.enter_context(self.assertRaisesRegex(diloco.RefusedError, "has 2 of 7 s"))
+                place.begin(trainer, True, island)
 
     def test_several_optimizers_are_refused(self):
         model = self.module()
