@@ -107,6 +107,13 @@ class Position:
         now["used"] = used
         return used // self._batch
 
+    def begin_after(self, steps: int, restarts: bool) -> None:
+        """Trainer begins after the steps of a checkpoint of its own. ``restarts``: at the first batch
+        of their epoch (ignore_data_skip)."""
+        updates = self.now["whole"] // self._update
+        epoch, steps = divmod(steps, updates) if updates else (0, steps)
+        self.now.update(epoch=epoch, used=0 if restarts else steps * self._update)
+
     def count_update(self) -> None:
         self.now["used"] += self._update
 
@@ -154,6 +161,8 @@ class DiLoCoCallback(TrainerCallback):
                             ranks(args.world_size))
         note(run, replica, self.binding)
         check_first(self.binding, state.global_step, "leave out resume_from_checkpoint")
+        if state.global_step and not self.binding.resumed:
+            self._position.begin_after(state.global_step, args.ignore_data_skip)
         warn_short(self.binding, state.max_steps - state.global_step, "max_steps")
         control.should_training_stop = self.binding.done
         if self.binding.resumed and not self.binding.done and not args.ignore_data_skip:

@@ -296,6 +296,16 @@ class HuggingFace(InScratch):
         self.assertEqual(second[:40], whole[20:60])
         self.assertEqual(third[:20], whole[60:80])
 
+    def test_a_replica_that_begins_from_a_checkpoint_resumes_at_its_place(self):
+        data = self.rows(24)  # six steps an epoch
+        self.seen(data, 8, save_strategy="steps", save_steps=8)
+        place = {"checkpoint": self.folder / "out0/checkpoint-8"}
+        self.store = self.folder / "whole"
+        whole = self.seen(data, **place)
+        self.store = self.folder / "parts"
+        first = self.seen(data, 8 + 7, **place)
+        self.assertEqual(first[:5] + self.seen(data), whole)
+
     def rows(self, n):
         return [{"x": a, "labels": b} for a, b in zip(*samples(0, n))]
 
