@@ -77,8 +77,9 @@ class Position:
 
     def __init__(self, loader: Any, samples: int, micro_batches: int) -> None:
         self._batch, self._update = samples, samples * micro_batches
+        self._length, self._micro_batches = _length(loader), micro_batches
         self.now = {"epoch": 0, "used": 0,
-                    "whole": -(-_length(loader) // micro_batches) * self._update,  # 0: unknown
+                    "whole": -(-self._length // micro_batches) * self._update,  # 0: unknown
                     "rows": _length(getattr(loader, "dataset", None))}
         self._saved = dict(self.now)
 
@@ -105,7 +106,13 @@ class Position:
                                "to what it was, or to a divisor of it, or ignore_data_skip=True, "
                                "which begins the data again")
         now["used"] = used
-        return used // self._batch
+        batches = used // self._batch
+        left = (self._length - batches) % self._micro_batches
+        if batches and self._length and left:
+            _log.warning("the last %d batches of this epoch are left out: Trainer takes no step of "
+                         "fewer than %d batches in an epoch that it resumes", left,
+                         self._micro_batches)
+        return batches
 
     def begin_after(self, steps: int, restarts: bool) -> None:
         """Trainer begins after the steps of a checkpoint of its own. ``restarts``: at the first batch

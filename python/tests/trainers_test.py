@@ -306,6 +306,13 @@ class HuggingFace(InScratch):
         first = self.seen(data, 8 + 7, **place)
         self.assertEqual(first[:5] + self.seen(data), whole)
 
+    def test_a_resume_that_leaves_out_the_last_micro_batches_of_an_epoch_warns(self):
+        self.seen(self.rows(40 * 4), 7, micro_batches=6)  # 40 batches, of which 30 are used
+        with self.assertLogs("diloco", "WARNING") as log:
+            self.seen(self.rows(40 * 4), 1, micro_batches=6)
+        self.assertRegex(log.output[0], "last 4 batches of this epoch are left out: Trainer takes no "
+                                        "step of fewer than 6 batches in an")
+
     def rows(self, n):
         return [{"x": a, "labels": b} for a, b in zip(*samples(0, n))]
 
