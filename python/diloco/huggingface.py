@@ -87,6 +87,9 @@ class Position:
         return self.now
 
     def load_state_dict(self, state: Dict[str, int]) -> None:
+        if set(state) != set(self.now):
+            raise RefusedError("the place in the data was saved by another version: finish the run with "
+                               "that one, or begin this replica with another run.state_dir")
         self._saved = dict(state)
 
     def restore(self) -> int:
