@@ -1,11 +1,11 @@
 /* save_beside_test.c - when the private state of a replica is saved, and what waits for it. */
 #include "toy_run.h"
 
+#include "private_sync.h"
 #include "run/driver_parts.h"
 #include "run/handle.h"
 #include "sanitized.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 
 static char folder[PATH_MAX], file[PATH_MAX + 32];
@@ -353,19 +353,10 @@ static void set_gate(bool shut)
     pthread_mutex_unlock(&gate.lock);
 }
 
-static bool is_private_state(int fd)
-{
-    char link[64], path[PATH_MAX] = "";
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    return readlink(link, path, sizeof path - 1) > 0 && strstr(path, "local.safetensors");
-}
-
 /* Replaces the C library's function. */
 __attribute__((visibility("default"))) int fsync(int fd)
 {
-    static int (*_Atomic real)(int);
-    if (!real) real = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
-    if (is_private_state(fd)) {
+    if (is_private_state(fd, "local.safetensors")) {
         pthread_mutex_lock(&gate.lock);
         while (gate.shut)
             pthread_cond_wait(&gate.changed, &gate.lock);
@@ -374,7 +365,7 @@ __attribute__((visibility("default"))) int fsync(int fd)
         errno = EIO;
         if (fails) return -1;
     }
-    return real(fd);
+    return real_fsync(fd);
 }
 
 /* Two fragments are due at 6, 9, 12, …. With error feedback each is saved, and adopted 4 steps

@@ -2,9 +2,8 @@
  * contribution is saved, and uploads that contribution only afterwards (PROTOCOL P16). */
 #include "toy_run.h"
 
+#include "private_sync.h"
 #include "toy_store.h"
-
-#include <dlfcn.h>
 
 enum { CREW = 2, LONGEST_MS = 30000 };
 
@@ -38,22 +37,13 @@ static void wait_until_open(void)
     }
 }
 
-static bool is_state_of_r0(int fd)
-{
-    char link[64], path[PATH_MAX] = "";
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    return readlink(link, path, sizeof path - 1) > 0 && strstr(path, "/r0/local.safetensors");
-}
-
 /* Replaces the C library's function. */
 __attribute__((visibility("default"))) int fsync(int fd)
 {
-    static int (*_Atomic real)(int);
-    if (!real) real = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
-    const bool state = is_state_of_r0(fd);
+    const bool state = is_private_state(fd, "/r0/local.safetensors");
     if (state) atomic_fetch_add(&disk.n_entered, 1);
     if (state) wait_until_open();
-    const int result = real(fd);
+    const int result = real_fsync(fd);
     if (state) atomic_fetch_add(&disk.n_synced, 1);
     return result;
 }

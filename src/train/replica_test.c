@@ -1,12 +1,11 @@
 /* replica_test.c - one process of a replica: its record, its evaluations, its stops, resumes and
  * refusals. */
 #include "nn/inner.h"
+#include "private_sync.h"
 #include "protocol/proposal.h"
 #include "train_fixture.h"
 #include <diloco/inspect.h>
 
-#include <dlfcn.h>
-#include <limits.h>
 #include <stdatomic.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -369,6 +368,14 @@ TEST(joining_replica_without_moments_warms_up_and_resumes_its_warmup)
 
 /* ---- stop and resume */
 
+static void check_equal_theta(const dl_config *a, const dl_config *b)
+{
+    size_t n;
+    float *expected = fixture_theta(a, &n), *theta = fixture_theta(b, &n);
+    CHECK_BYTES(expected, theta, n * sizeof *theta);
+    free(expected), free(theta);
+}
+
 static void check_resumes_bitwise(const char *preset, const char *H, const char *rounds,
                                   uint64_t stop_at)
 {
@@ -388,10 +395,7 @@ static void check_resumes_bitwise(const char *preset, const char *H, const char 
     /* A data-parallel step that is stopped during its exchange is repeated. */
     uint64_t again = n_first + n_second - fixture_count(&whole, "step");
     CHECK(again <= (strcmp(preset, "data_parallel") == 0));
-    size_t n;
-    float *expected = fixture_theta(a, &n), *theta = fixture_theta(b, &n);
-    CHECK_BYTES(expected, theta, n * sizeof *theta);
-    free(expected), free(theta);
+    check_equal_theta(a, b);
     fixture_record_free(&whole), fixture_record_free(&first), fixture_record_free(&second);
     free(a), free(b);
 }
@@ -488,27 +492,18 @@ TEST(a_run_that_has_ended_is_done_at_once)
 /* Of the replica whose disk is slow; NULL: none is. */
 static fixture_record *_Atomic slow_disk;
 
-static bool is_private_state(int fd)
-{
-    char link[64], path[PATH_MAX] = "";
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    return readlink(link, path, sizeof path - 1) > 0 && strstr(path, "local.safetensors");
-}
-
 /* Replaces the C library's function. The first save lasts until well after the stop, six times as
  * long as the interval in which the flag is looked at. */
 __attribute__((visibility("default"))) int fsync(int fd)
 {
-    static int (*_Atomic real)(int);
-    if (!real) real = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
-    if (is_private_state(fd)) {
+    if (is_private_state(fd, "local.safetensors")) {
         fixture_record *record = atomic_exchange(&slow_disk, NULL);
         for (int ms = 0; record && ms < 20000; ms++) {
             if (__atomic_load_n(&record->stop, __ATOMIC_RELAXED) && ms < 19700) ms = 19700;
             dl_clock_sleep(DL_MILLISECOND);
         }
     }
-    return real(fd);
+    return real_fsync(fd);
 }
 
 TEST(a_stop_while_a_save_is_written_saves_and_resumes_bitwise)
@@ -525,10 +520,7 @@ TEST(a_stop_while_a_save_is_written_saves_and_resumes_bitwise)
     CHECK_OK(train(b, "r0", &second));
     CHECK_INT(fixture_count(&whole, "step"),
               fixture_count(&first, "step") + fixture_count(&second, "step"));
-    size_t n;
-    float *expected = fixture_theta(a, &n), *theta = fixture_theta(b, &n);
-    CHECK_BYTES(expected, theta, n * sizeof *theta);
-    free(expected), free(theta);
+    check_equal_theta(a, b);
     fixture_record_free(&whole), fixture_record_free(&first), fixture_record_free(&second);
     free(a), free(b);
 }
@@ -544,10 +536,7 @@ static void check_stopped_while_waiting(const char *preset)
     CHECK_STATUS(DILOCO_EINTERRUPTED, train(b, "r0", &waiting));
     CHECK_CONTAINS("the same command resumes", diloco_error_text());
     fixture_train(b, rest, 2);
-    size_t n;
-    float *expected = fixture_theta(a, &n), *theta = fixture_theta(b, &n);
-    CHECK_BYTES(expected, theta, n * sizeof *theta);
-    free(expected), free(theta);
+    check_equal_theta(a, b);
     fixture_record_free(&waiting);
     for (int k = 0; k < 2; k++)
         fixture_record_free(&whole[k]), fixture_record_free(&rest[k]);
