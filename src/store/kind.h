@@ -111,6 +111,10 @@ DL_MUST_CHECK diloco_status dl_store_claim(dl_store *store, const char *key, con
 DL_MUST_CHECK diloco_status dl_store_await(dl_store *store, const char *const *prefixes, size_t n,
                                            dl_time until);
 void dl_store_look_like(dl_store *store, const dl_store *inner);
+/* dl_store_list without its checks of names and order, because the outer store makes them. */
+DL_MUST_CHECK diloco_status dl_store_list_unchecked(dl_store *store, const char *prefix,
+                                                    const char *after, dl_found_fn found,
+                                                    void *context, dl_time until);
 
 /* Longest object that it takes; SIZE_MAX: any. */
 size_t dl_store_max_object(const dl_store *store);

@@ -4,8 +4,8 @@
  * All handles of a name share one `place`, found in a process-wide list and gone with the
  * last handle. Its objects are in a sorted array of pointers. An object never changes after it was
  * published, and has a reference count. So a reader holds the object, not the lock, while its sink
- * runs. `found` runs without the lock, so a listing looks up the next key again if the place has
- * changed meanwhile. */
+ * runs. A listing holds a few objects at a time, and others after a change. `found` runs without
+ * the lock. */
 #include "base/thread.h"
 #include "store/kind.h"
 
@@ -27,12 +27,12 @@ typedef struct place {
 
     pthread_mutex_t lock; /* guards all below, and every object's refs */
     pthread_cond_t changed;
-    uint64_t n_changes;
-    object **objects; /* ascending by key */
+    atomic_uint_least64_t n_changes; /* read without it, too */
+    object **objects;                /* ascending by key */
     size_t n, cap;
 } place;
 
-enum { FETCHED_AHEAD = 8 }; /* into the cache, by a listing */
+enum { BATCH = 64, FETCHED_AHEAD = 8 }; /* objects that a listing holds, and has in the cache */
 
 static pthread_mutex_t places_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
 static place *places;
@@ -253,35 +253,60 @@ static diloco_status mem_read(void *self, const char *key, dl_sink sink, dl_time
     return status;
 }
 
+/* Some objects of a folder, in order, as they were at one moment. */
+typedef struct batch {
+    object *at[BATCH];
+    size_t n;
+    uint64_t n_changes;
+} batch;
+
+/* Holds the first objects with that prefix from `key` on, or after it. */
+static void hold(batch *b, place *p, const char *prefix, const char *key, bool behind)
+{
+    const size_t len = strlen(prefix);
+    bool there;
+    b->n = 0;
+    pthread_mutex_lock(&p->lock);
+    b->n_changes = p->n_changes;
+    for (size_t at = find(p, key, &there) + (there && behind);
+         b->n < BATCH && at < p->n && !strncmp(p->objects[at]->key, prefix, len); at++) {
+        if (at + FETCHED_AHEAD < p->n) __builtin_prefetch(p->objects[at + FETCHED_AHEAD]->key);
+        p->objects[at]->refs++;
+        b->at[b->n++] = p->objects[at];
+    }
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void release(const batch *b, place *p)
+{
+    pthread_mutex_lock(&p->lock);
+    for (size_t i = 0; i < b->n; i++)
+        unref(b->at[i]);
+    pthread_mutex_unlock(&p->lock);
+}
+
 /* The walk holds no lock while `found` runs, so objects may come and go meanwhile. A key that stays
  * is shown once. */
 static diloco_status mem_list(void *self, const char *prefix, const char *after, dl_found_fn found,
                               void *context, dl_time until)
 {
     mem_store *m = self;
-    place *p = m->place;
-    /* The next key is the first one after `key`; before the first, the one at or after it. */
-    char key[DL_KEY_MAX + 1];
+    char key[DL_KEY_MAX + 1]; /* the last one shown; before any, `after` or the prefix */
     bool behind = after && strcmp(after, prefix) > 0;
     strcpy(key, behind ? after : prefix);
-    size_t at = 0;
-    uint64_t changes = UINT64_MAX; /* when `at` was right */
     for (;; behind = true) {
-        DL_TRY(dl_store_check(m->aborted, until, prefix));
-        bool there;
-        size_t len = 0;
-        pthread_mutex_lock(&p->lock);
-        at = p->n_changes == changes ? at + 1 : find(p, key, &there) + (there && behind);
-        changes = p->n_changes;
-        bool found_one = at < p->n && !strncmp(p->objects[at]->key, prefix, strlen(prefix));
-        if (at + FETCHED_AHEAD < p->n) __builtin_prefetch(p->objects[at + FETCHED_AHEAD]->key);
-        if (found_one) {
-            strcpy(key, p->objects[at]->key);
-            len = p->objects[at]->len;
+        diloco_status status = DILOCO_OK;
+        batch b;
+        hold(&b, m->place, prefix, key, behind);
+        bool changed = false;
+        for (size_t i = 0; i < b.n && !status && !changed; i++) {
+            strcpy(key, b.at[i]->key);
+            status = dl_store_check(m->aborted, until, prefix);
+            if (!status) status = found(context, key, b.at[i]->len);
+            changed = m->place->n_changes != b.n_changes;
         }
-        pthread_mutex_unlock(&p->lock);
-        if (!found_one) return DILOCO_OK;
-        DL_TRY(found(context, key, len));
+        release(&b, m->place);
+        if (status || (b.n < BATCH && !changed)) return status;
     }
 }
 

@@ -24,22 +24,25 @@ static bool is_good(char c)
            c == '_' || c == '=' || c == '-';
 }
 
-static bool component_ok(const char *name, size_t len)
+/* Returns the length of the component at the beginning of text, or 0 if it is not allowed. */
+static size_t component_len(const char *text)
 {
-    if (len == 0 || len > COMPONENT_MAX || name[0] == '.') return false;
-    for (size_t i = 0; i < len; i++)
-        if (!is_good(name[i])) return false;
-    return true;
+    size_t len = 0;
+    while (len <= COMPONENT_MAX && is_good(text[len]))
+        len++;
+    return *text == '.' || len > COMPONENT_MAX ? 0 : len;
 }
 
 /* Neither "." nor ".." nor an empty component passes, so a key never leaves its store. A maximum
  * keeps every key within the limits of all kinds. */
 bool dl_store_key_ok(const char *key)
 {
-    if (strnlen(key, DL_KEY_MAX + 1) > DL_KEY_MAX) return false;
-    for (const char *slash; (slash = strchr(key, '/')); key = slash + 1)
-        if (!component_ok(key, (size_t)(slash - key))) return false;
-    return component_ok(key, strlen(key));
+    const char *at = key;
+    for (size_t len; (len = component_len(at)) > 0; at++) {
+        at += len;
+        if (*at != '/') return !*at && at - key <= DL_KEY_MAX;
+    }
+    return false;
 }
 
 /* A whole folder: "", or a key followed by '/'. */
@@ -452,6 +455,7 @@ diloco_status dl_store_delete(dl_store *store, const char *key, dl_time until)
 /* Between the kind and the caller's `found`: invariant 2. */
 typedef struct listing {
     const char *url, *prefix;
+    size_t prefix_len;
     dl_found_fn found;
     void *context;
     char last[DL_KEY_MAX + 1]; /* the key before, or `after`; "" before any */
@@ -462,7 +466,7 @@ typedef struct listing {
 static diloco_status listed(void *context, const char *key, size_t len)
 {
     listing *l = context;
-    if (!dl_store_key_ok(key) || strncmp(key, l->prefix, strlen(l->prefix)) ||
+    if (!dl_store_key_ok(key) || strncmp(key, l->prefix, l->prefix_len) ||
         strcmp(key, l->last) <= 0)
         return dl_fail(DILOCO_EPROTO, "store %s lists \"%.80s\" under %s after \"%s\"", l->url, key,
                        l->prefix, l->last);
@@ -475,12 +479,23 @@ diloco_status dl_store_list(dl_store *store, const char *prefix, const char *aft
 {
     if (!prefix_ok(prefix)) return bad_key("folder (a key and '/')", prefix);
     if (after && !dl_store_key_ok(after)) return bad_key("key", after);
-    const diloco_status status = dl_store_check(&store->aborted, until, prefix);
+    listing l = {.url = store->url,
+                 .prefix = prefix,
+                 .prefix_len = strlen(prefix),
+                 .found = found,
+                 .context = context};
+    if (after) strcpy(l.last, after);
+    return dl_store_list_unchecked(store, prefix, after, listed, &l, until);
+}
+
+diloco_status dl_store_list_unchecked(dl_store *store, const char *prefix, const char *after,
+                                      dl_found_fn found, void *context, dl_time until)
+{
+    diloco_status status = dl_store_check(&store->aborted, until, prefix);
     if (status) return leave(store, prefix, status);
     store->counts.n_list++;
-    listing l = {.url = store->url, .prefix = prefix, .found = found, .context = context};
-    if (after) strcpy(l.last, after);
-    return leave(store, prefix, store->kind->list(store->self, prefix, after, listed, &l, until));
+    status = store->kind->list(store->self, prefix, after, found, context, until);
+    return leave(store, prefix, status);
 }
 
 void dl_store_look_like(dl_store *store, const dl_store *inner)

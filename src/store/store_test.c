@@ -406,15 +406,29 @@ static diloco_status ignore(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-TEST(a_listing_out_of_order_or_place_is_refused)
+static void check_refuses_lists(dl_store *store)
 {
     static const char *const lists[][3] = {{"c/b", "c/a"}, {"c/a", "c/a"}, {"d/a"}, {"c/../d"},
                                            {"c/"},         {"c"},          {"c/0"} /* = after */};
-    dl_store *store = open_faulty();
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         faulty_keys = lists[i];
         CHECK_STATUS(DILOCO_EPROTO, dl_store_list(store, "c/", "c/0", ignore, NULL, DL_NEVER));
     }
+}
+
+TEST(a_listing_out_of_order_or_place_is_refused)
+{
+    dl_store *store = open_faulty();
+    check_refuses_lists(store);
+    dl_store_close(store);
+}
+
+/* A wrapper passes keys on unchecked, because its own listing is checked. */
+TEST(a_wrapped_listing_out_of_order_or_place_is_refused)
+{
+    dl_store *store;
+    CHECK_OK(dl_store_faulty(&store, open_faulty(), (dl_faults){.seed = 1}));
+    check_refuses_lists(store);
     dl_store_close(store);
 }
 
@@ -666,6 +680,7 @@ static int own_tests(int argc, char **argv)
         cmocka_unit_test(a_listing_in_memory_follows_changes),
         cmocka_unit_test(an_object_of_another_length_than_announced_is_refused),
         cmocka_unit_test(a_listing_out_of_order_or_place_is_refused),
+        cmocka_unit_test(a_wrapped_listing_out_of_order_or_place_is_refused),
         cmocka_unit_test(a_kind_without_wait_sleeps_and_can_be_aborted),
         cmocka_unit_test(a_back_off_outlasts_calls_that_end_before_it),
         cmocka_unit_test(the_probe_accepts_file_and_mem_and_cleans_up),

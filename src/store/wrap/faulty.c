@@ -161,7 +161,8 @@ static diloco_status faulty_list(void *self, const char *prefix, const char *aft
     faulty_store *f = self;
     fate drawn;
     DL_TRY(draw(f, &drawn, prefix, until));
-    return finish(f, &drawn, prefix, dl_store_list(f->inner, prefix, after, found, context, until));
+    return finish(f, &drawn, prefix,
+                  dl_store_list_unchecked(f->inner, prefix, after, found, context, until));
 }
 
 /* ---- the rest is passed through */

@@ -255,7 +255,7 @@ static diloco_status shaped_read(void *self, const char *key, dl_sink sink, dl_t
 
 static diloco_status make_list(const shaped_store *s, request *r, dl_time until)
 {
-    return dl_store_list(s->inner, r->key, r->after, r->found, r->context, until);
+    return dl_store_list_unchecked(s->inner, r->key, r->after, r->found, r->context, until);
 }
 
 static diloco_status shaped_list(void *self, const char *prefix, const char *after,

@@ -105,7 +105,8 @@ static diloco_status unguarded_read(void *self, const char *key, dl_sink sink, d
 static diloco_status unguarded_list(void *self, const char *prefix, const char *after,
                                     dl_found_fn found, void *context, dl_time until)
 {
-    return dl_store_list(((unguarded *)self)->inner, prefix, after, found, context, until);
+    return dl_store_list_unchecked(((unguarded *)self)->inner, prefix, after, found, context,
+                                   until);
 }
 
 static diloco_status unguarded_remove(void *self, const char *key, dl_time until)
