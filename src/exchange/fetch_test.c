@@ -330,6 +330,33 @@ TEST(p11_unlisted_heartbeats_do_not_silence_members)
     end_world(&w);
 }
 
+/* In a listing "r-1.0000" is before "r.0000", since a hyphen sorts before a dot. */
+TEST(p11_an_end_marks_the_heartbeat_of_its_generation)
+{
+    static const char *const names[] = {"q", "r", "r-1", "r0", "s"};
+    world w;
+    size_t n_ended = 0;
+    make_world(&w);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (i != 3) put_generation(&w, dl_key_heartbeat, names[i]);
+    for (size_t i = 1; i < 4; i++)
+        put_generation(&w, dl_key_end, names[i]);
+    dl_exec *exec = make_exec(&w, &w.generations[0], 1);
+    const dl_request watch = {.kind = DL_REQUEST_WATCH};
+    dl_reply reply = {.status = DILOCO_OK};
+    dl_exec_do(exec, &watch, &reply, DL_NEVER);
+    CHECK_OK(reply.status);
+    CHECK_INT(5, reply.watch.n_seen);
+    for (size_t i = 0; i < reply.watch.n_seen; i++) {
+        const dl_seen *s = &reply.watch.seen[i];
+        CHECK_INT(s->generation.replica[0] == 'r', s->ended);
+        n_ended += s->ended;
+    }
+    CHECK_INT(3, n_ended);
+    dl_exec_destroy(exec);
+    end_world(&w);
+}
+
 TEST(a_fresh_reading_is_one)
 {
     world w;
@@ -701,7 +728,8 @@ TEST_MAIN(extent_of_the_log_ends_at_the_first_gap_and_at_the_bound,
           contributions_are_listed_in_the_order_of_their_keys,
           p9_16_steps_are_bounded_by_those_since_the_base,
           prefetched_contribution_is_not_read_again, other_request_drops_prefetched_contributions,
-          p11_unlisted_heartbeats_do_not_silence_members, a_fresh_reading_is_one,
+          p11_unlisted_heartbeats_do_not_silence_members,
+          p11_an_end_marks_the_heartbeat_of_its_generation, a_fresh_reading_is_one,
           p8_confirmed_upload_is_not_read_back, p8_sent_bytes_or_capture_are_enough_without_reading,
           p8_overwritten_or_unconfirmed_contribution_is_read_back,
           doubtful_contribution_is_read_from_the_store_alone,

@@ -39,11 +39,12 @@ struct dl_lister {
     uint64_t *forged;
     uint64_t seed; /* of these hashes: random, so an attacker cannot choose colliding names */
     size_t n_forged;
-    uint64_t forged_for; /* the entry of these objects, if forgets_junk */
-    dl_generation
-        *known; /* [n_known] the newest generation of each replica that signed an object */
+    uint64_t forged_for;  /* the entry of these objects, if forgets_junk */
+    dl_generation *known; /* [n_known] the newest generation of each replica that signed an object,
+                           * in the order of a listing */
     size_t n_known, cap_known, known_at; /* known_at: the row that was found last */
     size_t n_other, other_room;          /* places of unnamed replicas */
+    size_t awaited_at;                   /* the row of a roster that was found last */
     bool has_list;                       /* there are places for the whole list of a closed run */
     bool listing;                        /* objects come in the order of their keys */
     bool in_order;
@@ -125,24 +126,47 @@ void dl_exec_note_forged(dl_exec *x, uint64_t entry, const dl_generation *genera
     remember_forged(x->collect.lister, &o);
 }
 
-/* Rows are in the order of a listing, so the row after the last one is likely. */
+/* Returns the first row whose name is not before that one. */
+static size_t known_place(const dl_lister *l, const char *replica)
+{
+    size_t low = 0, high = l->n_known;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (dl_replica_listed_order(l->known[middle].replica, replica) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static bool is_known_at(const dl_lister *l, size_t at, const char *replica)
+{
+    return at < l->n_known && !strcmp(l->known[at].replica, replica);
+}
+
+/* The row that was found last is likely, or the next one. */
 static dl_generation *known_of(dl_lister *l, const char *replica)
 {
-    for (size_t k = 0; k < l->n_known; k++) {
-        const size_t i = (l->known_at + k) % l->n_known;
-        if (strcmp(l->known[i].replica, replica)) continue;
-        l->known_at = i;
-        return &l->known[i];
-    }
-    return NULL;
+    size_t at = l->known_at;
+    if (!is_known_at(l, at, replica) && !is_known_at(l, ++at, replica))
+        at = known_place(l, replica);
+    if (!is_known_at(l, at, replica)) return NULL;
+    l->known_at = at;
+    return &l->known[at];
 }
 
 static void remember_signed(dl_lister *l, const dl_generation *generation)
 {
     dl_generation *known = known_of(l, generation->replica);
-    if (!known && l->n_known == l->cap_known) l->n_known = 0; /* they are found again */
-    if (!known) *(known = &l->known[l->n_known++]) = *generation;
-    if (generation->number > known->number) *known = *generation;
+    if (known) {
+        if (generation->number > known->number) *known = *generation;
+        return;
+    }
+    if (l->n_known == l->cap_known) l->n_known = 0; /* they are found again */
+    const size_t at = known_place(l, generation->replica);
+    memmove(&l->known[at + 1], &l->known[at], (l->n_known++ - at) * sizeof *l->known);
+    l->known[at] = *generation;
 }
 
 /* ---- whether an object is signed ---------------------------------------------------------- */
@@ -152,11 +176,21 @@ static bool is_own(const dl_exec *x, const dl_generation *generation)
     return !strcmp(generation->replica, x->a.self.replica);
 }
 
+/* A listing has its names in order, so the row after the last one is likely. */
+static bool is_on_roster(const dl_exec *x, const char *replica)
+{
+    const dl_roster *roster = &x->state.control.roster;
+    size_t *at = &x->collect.lister->awaited_at;
+    for (size_t i = *at; i < roster->n && i < *at + 2; i++)
+        if (!strcmp(roster->names[i], replica)) return *at = i, true;
+    return dl_roster_has(roster, replica, at);
+}
+
 /* The rosters of the next entries count, too: their replicas are about to contribute. */
 bool dl_exec_is_awaited(const dl_exec *x, const dl_generation *generation)
 {
     const dl_control *c = &x->state.control;
-    bool awaited = is_own(x, generation) || dl_roster_has(&c->roster, generation->replica, NULL);
+    bool awaited = is_own(x, generation) || is_on_roster(x, generation->replica);
     for (size_t i = 0; i < c->n_later && !awaited; i++)
         awaited = dl_roster_has(&c->later[i].roster, generation->replica, NULL);
     return awaited;
@@ -194,12 +228,9 @@ static int compare(const void *a, const void *b)
 {
     const dl_listed *x = a, *y = b;
     if (x->entry != y->entry) return x->entry < y->entry ? -1 : 1;
-    const char *p = x->generation.replica, *q = y->generation.replica;
-    while (*p && *p == *q)
-        p++, q++;
-    const int first = *p ? *p : '.', second = *q ? *q : '.';
-    if (first != second) return first - second;
-    if (first == '.' && x->generation.number <= FOUR_DIGITS && y->generation.number <= FOUR_DIGITS)
+    const int order = dl_replica_listed_order(x->generation.replica, y->generation.replica);
+    if (order) return order;
+    if (x->generation.number <= FOUR_DIGITS && y->generation.number <= FOUR_DIGITS)
         return (int)x->generation.number - (int)y->generation.number;
     dl_key first_key, second_key;
     dl_key_contribution(first_key, x->entry, &x->generation);

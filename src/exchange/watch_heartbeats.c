@@ -42,20 +42,28 @@ static diloco_status found_heartbeat(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
+/* Ends are listed in the order of the heartbeats' rows, which come first. */
+typedef struct ends {
+    dl_exec *x;
+    size_t n_beats, at;
+} ends;
+
 /* An ended generation without a listed heartbeat gets a row of its own. */
 static diloco_status found_end(void *context, const char *key, size_t len)
 {
-    dl_exec *x = context;
-    dl_seen s = {.ended = true};
+    ends *e = context;
+    dl_seen *seen = e->x->collect.seen, s = {.ended = true};
     (void)len;
     if (!dl_key_parse_generation(&s.generation, key, "end/")) return DILOCO_OK;
-    if (!dl_exec_is_watched(x, &s.generation)) return DILOCO_OK;
-    for (size_t i = 0; i < x->collect.n_seen; i++)
-        if (dl_generation_equal(&x->collect.seen[i].generation, &s.generation)) {
-            x->collect.seen[i].ended = true;
-            return DILOCO_OK;
-        }
-    add_seen(x, &s);
+    if (!dl_exec_is_watched(e->x, &s.generation)) return DILOCO_OK;
+    const char *replica = s.generation.replica;
+    while (e->at < e->n_beats &&
+           dl_replica_listed_order(seen[e->at].generation.replica, replica) < 0)
+        e->at++;
+    if (e->at < e->n_beats && dl_generation_equal(&seen[e->at].generation, &s.generation))
+        seen[e->at].ended = true;
+    else
+        add_seen(e->x, &s);
     return DILOCO_OK;
 }
 
@@ -77,7 +85,8 @@ diloco_status dl_exec_watch(dl_exec *x, const dl_request *request, dl_reply *rep
         if (x->mode->reads_speeds && !dl_json_parse(&beat, x->text.data, x->text.len))
             (void)!dl_json_read_f64_or_nan(&x->collect.seen[i].steps_per_s, beat, "steps_per_s");
     }
-    DL_TRY(dl_store_list(x->a.store, "end/", NULL, found_end, x, until));
+    ends e = {.x = x, .n_beats = x->collect.n_seen};
+    DL_TRY(dl_store_list(x->a.store, "end/", NULL, found_end, &e, until));
     reply->watch.seen = x->collect.seen;
     reply->watch.n_seen = x->collect.n_seen;
     return DILOCO_OK;

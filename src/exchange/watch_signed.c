@@ -141,25 +141,30 @@ static diloco_status read_heartbeats(dl_exec *x, dl_beat_reader *r)
     return DILOCO_OK;
 }
 
-/* A row without a heartbeat at present gets one for its end. */
-static void take_end(dl_collect_part *c, const dl_generation *generation)
+/* Marks the heartbeat at *at or later, one for each row in their order. A row without a heartbeat
+ * at present gets one for its end. */
+static void take_end(dl_collect_part *c, size_t *at, size_t n_beats, const dl_generation *of)
 {
-    size_t i = 0;
-    while (i < c->n_seen && !dl_generation_equal(&c->seen[i].generation, generation))
-        i++;
-    if (i == c->n_seen) c->seen[c->n_seen++] = (dl_seen){.generation = *generation};
-    c->seen[i].ended = true;
+    while (*at < n_beats && strcmp(c->seen[*at].generation.replica, of->replica) < 0)
+        ++*at;
+    const bool there = *at < n_beats && dl_generation_equal(&c->seen[*at].generation, of);
+    if (there)
+        c->seen[*at].ended = true;
+    else
+        c->seen[c->n_seen++] = (dl_seen){.generation = *of, .ended = true};
 }
 
 static diloco_status read_ends(dl_exec *x, dl_beat_reader *r)
 {
     dl_collect_part *c = &x->collect;
+    size_t at = 0;
+    const size_t n_beats = c->n_seen;
     for (size_t i = 0; i < c->n_beating; i++) {
         const dl_beating_row *row = &c->beating[i];
         bool ended = row->of.end_listed && dl_exec_is_watched(x, &row->of.generation);
         if (ended) DL_TRY(find_key(&ended, r, x, row));
         if (ended) DL_TRY(dl_beating_read_end(&ended, &row->of, r));
-        if (ended) take_end(c, &row->of.generation);
+        if (ended) take_end(c, &at, n_beats, &row->of.generation);
     }
     return DILOCO_OK;
 }

@@ -128,6 +128,13 @@ int dl_replica_compare(const char *a, const char *b)
     return strcmp(a, b); /* equal except leading zeros: r02 < r2 */
 }
 
+int dl_replica_listed_order(const char *a, const char *b)
+{
+    while (*a && *a == *b)
+        a++, b++;
+    return (*a ? *a : '.') - (*b ? *b : '.');
+}
+
 int dl_generation_compare(const void *a, const void *b)
 {
     const dl_generation *x = a, *y = b;

@@ -41,6 +41,8 @@ bool dl_generation_equal(const dl_generation *a, const dl_generation *b);
  * members in an entry. */
 int dl_generation_compare(const void *a, const void *b);
 int dl_replica_compare(const char *a, const char *b);
+/* The order of their keys in a listing: by bytes, where each name ends with a dot. */
+int dl_replica_listed_order(const char *a, const char *b);
 
 #define DL_KEY_RUN "run.json"
 void dl_key_gen(dl_key out, const dl_generation *generation);       /* gen/r0.0000 */

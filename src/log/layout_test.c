@@ -199,6 +199,24 @@ TEST(replicas_sort_by_the_numbers_in_their_names)
         }
 }
 
+/* The keys of these replicas, as a listing has them. */
+TEST(replicas_have_the_order_of_their_keys)
+{
+    static const char *const order[] = {"a-", "a-9", "a", "a0", "a10", "a9", "aA", "a_", "aa", "b"};
+    const size_t n = sizeof order / sizeof *order;
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < n; k++) {
+            const dl_generation a = generation_of(order[i], 3), b = generation_of(order[k], 3);
+            dl_key first, second;
+            dl_key_heartbeat(first, &a);
+            dl_key_heartbeat(second, &b);
+            const int wanted = strcmp(first, second),
+                      got = dl_replica_listed_order(order[i], order[k]);
+            CHECK_INT((wanted > 0) - (wanted < 0), (got > 0) - (got < 0));
+            CHECK_INT((i > k) - (i < k), (got > 0) - (got < 0));
+        }
+}
+
 TEST(generations_of_a_replica_sort_by_number)
 {
     dl_generation a = generation_of("r2", 9), b = generation_of("r2", 10),
@@ -211,4 +229,5 @@ TEST(generations_of_a_replica_sort_by_number)
 
 TEST_MAIN(names_follow_the_layout, names_are_read_back, a_name_has_one_spelling,
           numbers_of_output_have_10_digits, a_replica_name_is_1_to_31_plain_characters,
-          replicas_sort_by_the_numbers_in_their_names, generations_of_a_replica_sort_by_number)
+          replicas_sort_by_the_numbers_in_their_names, replicas_have_the_order_of_their_keys,
+          generations_of_a_replica_sort_by_number)
