@@ -247,8 +247,10 @@ static bool keep_for_others(const void *context, const dl_candidate *known)
 
 static void note_listed(dl_machine *m, const dl_listed *l)
 {
+    dl_candidate_table *known = &m->open.known;
+    if (dl_candidate_add(known, &l->generation, dl_open_entry(m), l->len)) return;
     const bool awaited = is_on_roster(m, l->generation.replica);
-    dl_candidate_replace(&m->open.known, &l->generation, dl_open_entry(m), l->len,
+    dl_candidate_replace(known, &l->generation, dl_open_entry(m), l->len,
                          awaited ? keep_for_roster : keep_for_others, m);
 }
 
