@@ -272,8 +272,8 @@ static diloco_status net_list(void *self, const char *prefix, const char *after,
     const bool is_stale = sim_chance(s, P_STALE);
     if (is_stale) v.since = s->now - sim_uniform(s, 0.5, SIM_STALEST);
     const diloco_status status =
-        is_stale ? dl_store_list(n->inner, prefix, after, found_stale, &v, until)
-                 : dl_store_list(n->inner, prefix, after, found, context, until);
+        is_stale ? dl_store_list_unchecked(n->inner, prefix, after, found_stale, &v, until)
+                 : dl_store_list_unchecked(n->inner, prefix, after, found, context, until);
     return way_back(n, prefix, status);
 }
 
