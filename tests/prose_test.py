@@ -22,7 +22,7 @@ import tokenize
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CEILINGS = ROOT / "tests/prose_ceilings.txt"
 LONGEST = 30  # words in a sentence
-LAST_OLD_COMMIT = "fceda11766875146d276aa635e649809d23b18c4"
+LAST_OLD_COMMIT = "01f6ae4fddd63b36b341ab4d844932a2398a2de2"
 LONGEST_TITLE = 72
 
 PERSON = r"(?<!person )(?<!people )(?<!user )(?<!users )(?<!reader )(?<!readers )(?<!operator )" \
