@@ -2,7 +2,7 @@
 """due_point.py - how long a due point stops a training loop in PyTorch, and what limits it.
 
     due_point.py [--parameters 500000000] [--steps 24] [--overlap 22] [--pause 1] [--rounds 4]
-                 [--dir .] [--no-save] LIBRARY[,PACKAGE]...
+                 [--dtype float32] [--dir .] [--no-save] LIBRARY[,PACKAGE]...
 
 Each LIBRARY is a folder with libdiloco-train.so, and PACKAGE the folder of its Python package if it
 is not the one on PYTHONPATH; the first is the reference. They take turns, each
@@ -28,15 +28,22 @@ import time
 TENSORS = 16
 
 
+def due_bytes(args):
+    """Of a save: parameters, which the state has as float32, and two moments of their own type."""
+    return args.parameters * {"float32": 12, "bfloat16": 8}[args.dtype]
+
+
 def replica(args, folder):
     import torch
     import diloco
+
+    dtype = getattr(torch, args.dtype)
 
     class Model(torch.nn.Module):
         def __init__(self):
             super().__init__()
             n = args.parameters // TENSORS
-            self.w = torch.nn.ParameterList(torch.nn.Parameter(torch.randn(n))
+            self.w = torch.nn.ParameterList(torch.nn.Parameter(torch.randn(n).to(dtype))
                                             for _ in range(TENSORS))
 
     model = Model()
@@ -66,13 +73,13 @@ def replica(args, folder):
     adopts = [max(0, took[t + args.overlap] - plain) for t in stops]
     stall = statistics.median(map(sum, zip(takes, adopts)))
     print(plain, stall, statistics.median(takes), statistics.median(adopts),
-          12 * args.parameters / save)
+          due_bytes(args) / save)
 
 
-def copy_seconds(n):
-    """Of 12 bytes a parameter, once, into memory that is there already."""
+def copy_seconds(n_bytes):
+    """Once, into memory that is there already."""
     import torch
-    a, b, took = torch.ones(3 * n), torch.ones(3 * n), []
+    a, b, took = torch.ones(n_bytes // 4), torch.ones(n_bytes // 4), []
     for _ in range(5):
         began = time.monotonic()
         b.copy_(a)
@@ -96,7 +103,7 @@ def disk_rate(folder, n_bytes):
 
 def turn(args, folder, library):
     command = [sys.executable, __file__, "--replica", folder]
-    for name in ("parameters", "steps", "overlap", "pause", "rounds"):
+    for name in ("parameters", "steps", "overlap", "pause", "rounds", "dtype"):
         command += [f"--{name}", str(getattr(args, name))]
     place, _, package = library.partition(",")
     environment = {**os.environ, "DILOCO_LIBRARY": place}
@@ -117,12 +124,13 @@ def main():
     p.add_argument("--rounds", type=int, default=4)
     p.add_argument("--turns", type=int, default=3)
     p.add_argument("--dir", type=pathlib.Path, default=".")
+    p.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     p.add_argument("--no-save", action="store_true")
     p.add_argument("--replica", help=argparse.SUPPRESS)
     args = p.parse_args()
     if args.replica:
         return replica(args, args.replica)
-    due = 12 * args.parameters
+    due = due_bytes(args)
     print(f"{args.parameters:,} parameters, {due / 1e9:.1f} GB due, overlap {args.overlap} of {args.steps}")
     stalls = {library: [] for library in args.libraries}
     for number in range(args.turns):
@@ -133,7 +141,7 @@ def main():
             stalls[library].append(stall)
             print(f"turn {number}: {library}: step {plain:.2f} s, stall {stall:.2f} s "
                   f"(capture {take:.2f} s, adopt {adopt:.2f} s), "
-                  f"save {save / 1e6:.0f} MB/s; copy {copy_seconds(args.parameters):.2f} s, "
+                  f"save {save / 1e6:.0f} MB/s; copy {copy_seconds(due):.2f} s, "
                   f"disk {rate / 1e6:.0f} MB/s",
                   flush=True)
     reference = statistics.median(stalls[args.libraries[0]])

@@ -226,7 +226,7 @@ diloco_status dl_exec_capture(dl_exec *x, uint64_t entry, uint32_t fragment,
                               const dl_train_stats *stats)
 {
     dl_capture *c = &x->capture.at[entry % x->capture.n];
-    if (!x->capture.copies) DL_TRY(dl_mirrors_pull(x->a.mirrors, (int)fragment));
+    if (!x->capture.copies) DL_TRY(dl_mirrors_pull(x->a.mirrors, (int)fragment, x->a.trainer_pool));
     /* The free copy of the state serves as memory. The two copies alternate, so its address differs
      * between entries. */
     if (x->capture.shares_next) c->g = x->state.next[fragment].theta;
@@ -290,11 +290,12 @@ void dl_exec_adopt(dl_exec *x, uint32_t fragment, float mix)
         dl_exec_begin_round(x, fragment, DL_NO_ENTRY, 0);
         return;
     }
-    if (mix == 0 ? dl_mirrors_check(x->a.mirrors) : dl_mirrors_pull(x->a.mirrors, (int)fragment))
+    if (mix == 0 ? dl_mirrors_check(x->a.mirrors)
+                 : dl_mirrors_pull(x->a.mirrors, (int)fragment, x->a.trainer_pool))
         return; /* the caller of dl_mirrors_check gets the error */
     dl_pool_run(x->a.trainer_pool, adopt_part, &(pass){.x = x, .fragment = fragment, .mix = mix});
     if (mix != 1) discrete_to_local(x, fragment);
-    dl_mirrors_push(x->a.mirrors, (int)fragment);
+    dl_mirrors_push(x->a.mirrors, (int)fragment, x->a.trainer_pool);
     dl_state_put_out(&x->state, (int)fragment);
 }
 
@@ -368,7 +369,7 @@ void dl_exec_begin_round(dl_exec *x, uint32_t fragment, uint64_t entry, float we
     p.shares = x->capture.own_momentum && entry != DL_NO_ENTRY && decode_share(x, entry, fragment);
     dl_pool_run(x->a.trainer_pool, begin_part, &p);
     discrete_to_local(x, fragment);
-    dl_mirrors_push(x->a.mirrors, (int)fragment);
+    dl_mirrors_push(x->a.mirrors, (int)fragment, x->a.trainer_pool);
 }
 
 static void decided_part(void *context, int part, int n_parts)

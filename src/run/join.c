@@ -94,7 +94,7 @@ diloco_status diloco_run_create(diloco_run *run)
     if (!run->model.mirrors)
         DL_TRY(dl_mirrors_create(&run->model.mirrors, run->model.tensors, run->model.devices,
                                  run->model.n_tensors));
-    DL_TRY(dl_mirrors_pull(run->model.mirrors, DL_ALL_FRAGMENTS));
+    DL_TRY(dl_mirrors_pull(run->model.mirrors, DL_ALL_FRAGMENTS, run->pools.trainer));
     DL_TRY(take_key(run, run->config.roster));
     const dl_run_creation what = {.config = &run->config,
                                   .tensors = run->model.tensors,
@@ -196,7 +196,7 @@ static diloco_status load_local(diloco_run *run, dl_local_facts *facts)
                        run->folders.local_dir, run->replica);
     }
     DL_TRY(status);
-    dl_mirrors_push(run->model.mirrors, DL_ALL_FRAGMENTS);
+    dl_mirrors_push(run->model.mirrors, DL_ALL_FRAGMENTS, run->pools.trainer);
     run->join.resumed = true;
     take_progress(run, facts);
     return dl_exec_unpack_in_flight(run->exec);

@@ -83,7 +83,7 @@ static diloco_status pull_all(void *user)
 {
     diloco_run *run = user;
     dl_run_skip(run);
-    return dl_mirrors_pull(run->model.mirrors, DL_ALL_FRAGMENTS);
+    return dl_mirrors_pull(run->model.mirrors, DL_ALL_FRAGMENTS, run->pools.trainer);
 }
 
 /* Saves what P16 lists. Tensors are pulled from a device and private pieces with a fill are put

@@ -167,9 +167,64 @@ diloco_status dl_mirrors_check(const dl_mirrors *m)
     return m && m->failed ? dl_fail(m->failed, "%s", m->text) : DILOCO_OK;
 }
 
+/* ---- converting --------------------------------------------------------------------------- */
+
+typedef struct conversion {
+    const dl_mirrors *m;
+    int fragment;
+    bool widens; /* else it narrows */
+    size_t count;
+} conversion;
+
+static bool is_converted(const mirror *one, int fragment)
+{
+    return is_narrow(one) && concerns(one, fragment);
+}
+
+static void convert(const mirror *one, size_t first, size_t n, bool widens)
+{
+    unsigned char *narrow = one->device ? one->raw : one->at.data;
+    float *wide = (float *)one->data + first;
+    narrow += first * dl_dtype_size(one->at.dtype);
+    if (widens)
+        dl_widen(wide, narrow, n, dl_dtype_name(one->at.dtype));
+    else
+        dl_narrow(narrow, wide, n, dl_dtype_name(one->at.dtype));
+}
+
+/* Rounding uses the fixed floating-point environment (B1), since the trainer may have set another.
+ * Every thread has its own. */
+static void convert_part(void *context, int part, int n_parts)
+{
+    enum { GRAIN = 4096 };
+    const conversion *c = context;
+    const dl_fp_state fp = dl_fp_enter();
+    size_t begin, end, at = 0; /* at: elements of the tensors before */
+    dl_part_range(&begin, &end, c->count, GRAIN, part, n_parts);
+    for (size_t i = 0; i < c->m->n && at < end; i++) {
+        const mirror *one = &c->m->all[i];
+        if (!is_converted(one, c->fragment)) continue;
+        const size_t first = dl_size_max(begin, at), last = dl_size_min(end, at + one->count);
+        if (first < last) convert(one, first - at, last - first, c->widens);
+        at += one->count;
+    }
+    dl_fp_leave(fp);
+}
+
+static void convert_all(const dl_mirrors *m, int fragment, bool widens, dl_pool *pool)
+{
+    conversion c = {.m = m, .fragment = fragment, .widens = widens};
+    if (m->failed) return;
+    for (size_t i = 0; i < m->n; i++)
+        if (is_converted(&m->all[i], fragment)) c.count += m->all[i].count;
+    if (c.count) dl_pool_run(pool, convert_part, &c);
+}
+
+/* ---- both directions ---------------------------------------------------------------------- */
+
 /* All copies are queued, then waited for, then converted. One wait for a fragment is cheaper than
  * one for each tensor. Values may be in the mirrors after an error, and must not be used. */
-diloco_status dl_mirrors_pull(dl_mirrors *m, int fragment)
+diloco_status dl_mirrors_pull(dl_mirrors *m, int fragment, dl_pool *pool)
 {
     if (!m) return DILOCO_OK;
     for (size_t i = 0; i < m->n && !m->failed; i++) {
@@ -182,36 +237,23 @@ diloco_status dl_mirrors_pull(dl_mirrors *m, int fragment)
         if (status) fail(m, one, "copy to the host", status);
     }
     wait_for_all(m, fragment);
-    const dl_fp_state fp = dl_fp_enter();
-    for (size_t i = 0; i < m->n && !m->failed; i++) {
-        const mirror *one = &m->all[i];
-        if (!is_narrow(one) || !concerns(one, fragment)) continue;
-        dl_widen(one->data, one->device ? one->raw : one->at.data, one->count,
-                 dl_dtype_name(one->at.dtype));
-    }
-    dl_fp_leave(fp);
+    convert_all(m, fragment, true, pool);
     return dl_mirrors_check(m);
 }
 
-/* Conversion comes first here. Rounding uses the fixed floating-point environment (B1), since the
- * trainer may have set another. */
-void dl_mirrors_push(dl_mirrors *m, int fragment)
+/* Conversion comes first here. */
+void dl_mirrors_push(dl_mirrors *m, int fragment, dl_pool *pool)
 {
     if (!m) return;
-    const dl_fp_state fp = dl_fp_enter();
+    convert_all(m, fragment, false, pool);
     for (size_t i = 0; i < m->n && !m->failed; i++) {
         const mirror *one = &m->all[i];
         const diloco_device *d = one->device;
-        if (!concerns(one, fragment)) continue;
-        if (is_narrow(one))
-            dl_narrow(d ? one->raw : one->at.data, one->data, one->count,
-                      dl_dtype_name(one->at.dtype));
-        if (!d) continue;
+        if (!d || !concerns(one, fragment)) continue;
         note_text(m);
         const diloco_status status =
             d->copy_out(d->user, d->stream, one->at.data, one->raw, raw_len(one));
         if (status) fail(m, one, "copy from the host", status);
     }
-    dl_fp_leave(fp);
     wait_for_all(m, fragment);
 }

@@ -9,6 +9,7 @@
 #define DL_STATE_MIRRORS_H
 
 #include "base/status.h"
+#include "base/thread.h"
 #include <diloco/tensor.h>
 
 typedef struct dl_mirrors dl_mirrors;
@@ -24,10 +25,10 @@ void dl_mirrors_destroy(dl_mirrors *m); /* NULL is fine */
 enum { DL_ALL_FRAGMENTS = -1 };
 
 /* dl_mirrors_pull copies the trainer's values to the mirrors of a fragment, and dl_mirrors_push
- * copies back. They do nothing if m is NULL. After a device has failed, dl_mirrors_check returns
- * its error. */
-DL_MUST_CHECK diloco_status dl_mirrors_pull(dl_mirrors *m, int fragment);
-void dl_mirrors_push(dl_mirrors *m, int fragment);
+ * copies back. The pool's threads share the conversion; NULL: this thread. They do nothing if m is
+ * NULL. After a device has failed, dl_mirrors_check returns its error. */
+DL_MUST_CHECK diloco_status dl_mirrors_pull(dl_mirrors *m, int fragment, dl_pool *pool);
+void dl_mirrors_push(dl_mirrors *m, int fragment, dl_pool *pool);
 DL_MUST_CHECK diloco_status dl_mirrors_check(const dl_mirrors *m);
 
 #endif

@@ -391,14 +391,60 @@ TEST(copies_queued_before_a_failure_are_waited_for)
         CHECK_OK(dl_mirrors_create(&m, tensors, devices, 2));
         d.fail_at = 2;
         if (out)
-            dl_mirrors_push(m, DL_ALL_FRAGMENTS);
+            dl_mirrors_push(m, DL_ALL_FRAGMENTS, NULL);
         else
-            CHECK_STATUS(DILOCO_EIO, dl_mirrors_pull(m, DL_ALL_FRAGMENTS));
+            CHECK_STATUS(DILOCO_EIO, dl_mirrors_pull(m, DL_ALL_FRAGMENTS, NULL));
         CHECK_STATUS(DILOCO_EIO, dl_mirrors_check(m));
         CHECK_INT(0, d.n_copies); /* no copy writes to the memory that is freed now */
         dl_mirrors_destroy(m);
     }
     trap_close(&d);
+}
+
+/* Tensors of two fragments, of which the threads' borders cut some. */
+TEST(threads_convert_to_the_bits_of_one_thread)
+{
+    enum { TENSORS = 5, LONGEST = 9001 };
+    static const int64_t counts[TENSORS] = {4096, 1, LONGEST, 4095, 300};
+    static const diloco_dtype dtypes[TENSORS] = {DILOCO_BF16, DILOCO_F16, DILOCO_BF16, DILOCO_F32,
+                                                 DILOCO_F16};
+    static unsigned char host[2][TENSORS][LONGEST * sizeof(float)];
+    const diloco_device *devices[TENSORS] = {NULL};
+    for (size_t threads = 1; threads <= 7; threads += 3) {
+        dl_pool *pool;
+        dl_mirrors *m[2];
+        diloco_tensor tensors[2][TENSORS];
+        CHECK_OK(dl_pool_create(&pool, (int)threads));
+        for (size_t way = 0; way < 2; way++) {
+            for (size_t i = 0; i < TENSORS; i++) {
+                static const char *const names[TENSORS] = {"a", "b", "c", "d", "e"};
+                for (size_t k = 0; k < sizeof host[way][i] / 2; k++)
+                    ((uint16_t *)(void *)host[way][i])[k] = (uint16_t)(k * 40503 + i);
+                tensors[way][i] = (diloco_tensor){.name = names[i],
+                                                  .data = host[way][i],
+                                                  .dtype = dtypes[i],
+                                                  .n_dims = 1,
+                                                  .shape = {counts[i]},
+                                                  .fragment = i == 3};
+            }
+            CHECK_OK(dl_mirrors_create(&m[way], tensors[way], devices, TENSORS));
+            CHECK_OK(dl_mirrors_pull(m[way], 0, way ? pool : NULL));
+        }
+        for (size_t i = 0; i < TENSORS; i++) {
+            const size_t n = (size_t)counts[i];
+            CHECK_BYTES(tensors[0][i].data, tensors[1][i].data, n * sizeof(float));
+            for (size_t way = 0; way < 2 && dtypes[i] != DILOCO_F32; way++)
+                for (size_t k = 0; k < n; k++)
+                    ((float *)tensors[way][i].data)[k] = (float)k / 7 + (float)i;
+        }
+        for (size_t way = 0; way < 2; way++)
+            dl_mirrors_push(m[way], 0, way ? pool : NULL);
+        for (size_t i = 0; i < TENSORS; i++)
+            CHECK_BYTES(host[0][i], host[1][i], sizeof host[0][i]);
+        for (size_t way = 0; way < 2; way++)
+            dl_mirrors_destroy(m[way]);
+        dl_pool_destroy(pool);
+    }
 }
 
 /* A device of another program sets no text, and the thread's may be of an older failure. */
@@ -415,7 +461,7 @@ TEST(reason_of_a_failed_copy_is_the_devices_own_if_it_gives_one)
         d.fail = true;
         d.reason = reasons[k];
         CHECK_STATUS(DILOCO_EINVAL, dl_fail(DILOCO_EINVAL, "an older failure"));
-        CHECK_STATUS(DILOCO_EIO, dl_mirrors_pull(m, DL_ALL_FRAGMENTS));
+        CHECK_STATUS(DILOCO_EIO, dl_mirrors_pull(m, DL_ALL_FRAGMENTS, NULL));
         CHECK_STR(k ? "the device of tensor a failed to copy to the host: card 7 is lost"
                     : "the device of tensor a failed to copy to the host",
                   diloco_error_text());
@@ -480,7 +526,7 @@ TEST(a_device_without_its_functions_is_refused)
 TEST_MAIN(place_of_a_tensor_changes_no_bit, a_narrow_run_ends_where_the_wide_one_does_rounded,
           rounding_is_no_movement, a_narrow_replica_resumes_to_the_bit,
           replicas_of_another_type_are_refused_by_name, adoption_reads_the_device_only_for_a_mix,
-          copies_queued_before_a_failure_are_waited_for,
+          copies_queued_before_a_failure_are_waited_for, threads_convert_to_the_bits_of_one_thread,
           reason_of_a_failed_copy_is_the_devices_own_if_it_gives_one,
           failed_device_is_named_and_stays_failed, resume_on_another_device_is_reported,
           a_device_without_its_functions_is_refused)
