@@ -192,23 +192,6 @@ static diloco_status replay_all(dl_reader *r, diloco_verify_report *out, dl_repl
 
 /* ---- snapshots -------------------------------------------------------------------------- */
 
-/* One listed snapshot at a time: the store is not to be used from within a listing. */
-typedef struct next_snapshot {
-    dl_key after; /* the key that was listed last; "": none yet */
-    bool found;   /* the next two are set */
-    uint64_t entry;
-    dl_generation generation;
-} next_snapshot;
-
-static diloco_status found_snapshot(void *context, const char *key, size_t len)
-{
-    next_snapshot *n = context;
-    (void)len;
-    n->found = dl_key_parse_snapshot(&n->entry, &n->generation, key);
-    memcpy(n->after, key, strlen(key) + 1);
-    return n->found ? DILOCO_ECLOSED : DILOCO_OK;
-}
-
 /* Returns whether the entry before the snapshot is unreadable to every replica. Such an entry has
  * no committer, and only the committer of an entry writes the snapshot after it (P25). */
 static bool follows_unreadable(const dl_reader *r, uint64_t entry)
@@ -226,33 +209,47 @@ static bool follows_unreadable(const dl_reader *r, uint64_t entry)
     return unreadable;
 }
 
+/* Snapshots in progress. */
+typedef struct snapshots {
+    dl_reader *r;
+    uint64_t end;   /* of the log */
+    size_t n_tried; /* of the names that are listed */
+} snapshots;
+
 /* Returns whether a snapshot that is not valid is no fault of the store: no replica would use it.
  */
-static bool is_foreign(const dl_reader *r, const next_snapshot *n, diloco_status status,
-                       uint64_t end)
+static bool is_foreign(const snapshots *s, uint64_t entry, diloco_status status)
 {
-    return status == DILOCO_EREFUSED || n->entry > end ||
-           (status == DILOCO_EPROTO && follows_unreadable(r, n->entry));
+    return status == DILOCO_EREFUSED || entry > s->end ||
+           (status == DILOCO_EPROTO && follows_unreadable(s->r, entry));
+}
+
+static diloco_status check_snapshot(void *context, uint64_t entry, const dl_generation *generation)
+{
+    snapshots *s = context;
+    const diloco_status status =
+        dl_snapshot_verify(s->r->store, entry, generation, &s->r->file, dl_reader_limit());
+    s->n_tried += status != DILOCO_ENOENT;
+    if (!status || status == DILOCO_ENOENT) return DILOCO_OK; /* ENOENT: collected meanwhile */
+    char why[512];
+    snprintf(why, sizeof why, "%s", diloco_error_text());
+    if (!is_foreign(s, entry, status)) return dl_fail(status, "%s", why);
+    dl_log(DILOCO_LOG_WARN, "%s: no replica accepts it", why);
+    return DILOCO_OK;
 }
 
 /* Verify every snapshot against its manifest and the log. One that no replica would use is reported
- * and ignored. */
+ * and ignored. Anyone can create any number of names, so forged ones are counted. */
 static diloco_status check_snapshots(dl_reader *r, uint64_t end)
 {
-    next_snapshot n = {.after = ""};
-    for (;;) {
-        n.found = false;
-        diloco_status status = dl_store_list(r->store, "snap/", n.after[0] ? n.after : NULL,
-                                             found_snapshot, &n, dl_reader_limit());
-        if (status && status != DILOCO_ECLOSED) return status;
-        if (!n.found) return DILOCO_OK;
-        status = dl_snapshot_verify(r->store, n.entry, &n.generation, &r->file, dl_reader_limit());
-        if (!status || status == DILOCO_ENOENT) continue; /* ENOENT: collected meanwhile */
-        char why[512];
-        snprintf(why, sizeof why, "%s", diloco_error_text());
-        if (!is_foreign(r, &n, status, end)) return dl_fail(status, "%s", why);
-        dl_log(DILOCO_LOG_WARN, "%s: no replica accepts it", why);
-    }
+    snapshots s = {.r = r, .end = end};
+    size_t n_names;
+    DL_TRY(dl_snapshot_each(&n_names, r->store, &r->file, check_snapshot, &s, dl_reader_limit));
+    if (n_names > s.n_tried)
+        dl_log(DILOCO_LOG_WARN,
+               "%zu names in snap/ were passed over, because no replica tries them",
+               n_names - s.n_tried);
+    return DILOCO_OK;
 }
 
 /* ---- all of it -------------------------------------------------------------------------- */

@@ -549,6 +549,46 @@ TEST(a_forged_snapshot_of_a_replica_that_did_not_commit_its_entry_is_passed_over
     free(o.bytes);
 }
 
+typedef struct warnings {
+    char last[512];
+    int n;
+} warnings;
+
+static void note_warning(void *user, diloco_log_level level, const char *text)
+{
+    warnings *w = user;
+    (void)level;
+    snprintf(w->last, sizeof w->last, "%s", text);
+    w->n++;
+}
+
+/* Names beyond the log's end, which anyone can create: one warning for all of them. */
+TEST(many_forged_names_of_snapshots_are_counted_in_one_warning)
+{
+    warnings said = {.n = 0};
+    diloco_verify_report report;
+    dl_store *store;
+    dl_key key;
+    CHECK_OK(dl_store_open(&store, sound(), false));
+    for (uint32_t i = 0; i < 200; i++) {
+        const dl_generation of = {.replica = "a", .number = i};
+        dl_key_snapshot(key, 9999999999, &of, "manifest.json");
+        CHECK_OK(dl_store_create(store, key, &(dl_span){"junk", 4}, 1, NULL, DL_NEVER));
+    }
+    diloco_log_set(note_warning, &said, DILOCO_LOG_WARN);
+    CHECK_OK(diloco_verify(&report, sound(), 1, NULL, NULL));
+    CHECK_OK(diloco_verify_from_snapshot(&report, sound(), 1, NULL, NULL));
+    diloco_log_set(NULL, NULL, DILOCO_LOG_WARN);
+    CHECK_INT(2, said.n);
+    CHECK_CONTAINS("200 names in snap/ were passed over", said.last);
+    for (uint32_t i = 0; i < 200; i++) {
+        const dl_generation of = {.replica = "a", .number = i};
+        dl_key_snapshot(key, 9999999999, &of, "manifest.json");
+        CHECK_OK(dl_store_delete(store, key, DL_NEVER));
+    }
+    dl_store_close(store);
+}
+
 /* ---- damage during the run ------------------------------------------------------------ */
 
 /* The store damages r0's contribution to entry 1 as soon as it is there. */
@@ -611,4 +651,5 @@ TEST_MAIN(a_sound_run_verifies_from_its_beginning, the_log_is_walked_in_order_fr
           an_object_after_the_end_of_the_log_is_no_entry,
           a_damaged_snapshot_is_named_and_a_joining_replica_uses_another,
           a_forged_snapshot_of_a_replica_that_did_not_commit_its_entry_is_passed_over,
+          many_forged_names_of_snapshots_are_counted_in_one_warning,
           a_damaged_contribution_is_refused_and_the_run_continues)

@@ -173,3 +173,20 @@ diloco_status dl_snapshot_next(bool *there, dl_snapshot_name *out, dl_snapshot_l
     }
     return DILOCO_OK;
 }
+
+diloco_status dl_snapshot_each(size_t *n_names, dl_store *store, const dl_runfile *run,
+                               dl_snapshot_fn fn, void *context, dl_time (*limit)(void))
+{
+    dl_snapshot_listing list = {.store = store, .run = run, .until = limit(), .before = UINT64_MAX};
+    bool there = true;
+    diloco_status status = dl_snapshot_list(&list);
+    *n_names = list.n_names;
+    while (!status && there) {
+        dl_snapshot_name name;
+        list.until = limit();
+        status = dl_snapshot_next(&there, &name, &list);
+        if (!status && there) status = fn(context, name.entry, &name.generation);
+    }
+    dl_buf_deinit(&list.found);
+    return status;
+}

@@ -414,6 +414,37 @@ static void check_next(scene *s, size_t room, uint64_t entry)
     dl_buf_deinit(&list.found);
 }
 
+static diloco_status count_call(void *context, uint64_t entry, const dl_generation *generation)
+{
+    uint64_t *last = context; /* one call for each entry, in order */
+    CHECK(entry > *last && dl_generation_equal(generation, &r0));
+    *last = entry;
+    return DILOCO_OK;
+}
+
+static dl_time never(void)
+{
+    return DL_NEVER;
+}
+
+/* So a reader's time does not grow with the number of forged names, but for one listing. */
+TEST(p6_of_many_names_each_entry_has_one_that_is_tried)
+{
+    scene s;
+    uint64_t last = 0;
+    size_t n_names;
+    scene_begin(&s, "crowded-each");
+    put_snapshot(&s, 3, &r0);
+    put_snapshot(&s, 5, &r0);
+    forge_names(&s, 3, 40);
+    forge_names(&s, 5, 40);
+    forge_names(&s, 9, 100);
+    CHECK_OK(dl_snapshot_each(&n_names, s.store, &s.run, count_call, &last, never));
+    CHECK_INT(5, last);
+    CHECK_INT(182, n_names);
+    scene_end(&s);
+}
+
 /* Anyone can create more names than a reader has room for, before the valid one and after it. */
 TEST(p6_more_names_than_there_is_room_for_hide_no_snapshot)
 {
@@ -630,6 +661,7 @@ TEST(only_a_committers_snapshot_is_one_where_objects_are_signed)
 }
 
 TEST_MAIN(p6_more_names_than_there_is_room_for_hide_no_snapshot,
+          p6_of_many_names_each_entry_has_one_that_is_tried,
           p6_names_for_later_entries_hide_no_snapshot,
           only_a_committers_snapshot_is_one_where_objects_are_signed,
           a_snapshot_reads_back_with_its_control_state,

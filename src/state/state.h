@@ -107,4 +107,13 @@ DL_MUST_CHECK diloco_status dl_snapshot_verify(dl_store *store, uint64_t entry,
                                                const dl_generation *generation,
                                                const dl_runfile *run, dl_time until);
 
+/* Calls fn for each snapshot that a replica would try, the oldest first. *n_names: all names in
+ * snap/. There may be any number of forged ones, of which few are tried. limit() is called for each
+ * request. Returns what fn returns, if that is an error. */
+typedef diloco_status (*dl_snapshot_fn)(void *context, uint64_t entry,
+                                        const dl_generation *generation);
+DL_MUST_CHECK diloco_status dl_snapshot_each(size_t *n_names, dl_store *store,
+                                             const dl_runfile *run, dl_snapshot_fn fn,
+                                             void *context, dl_time (*limit)(void));
+
 #endif
