@@ -14,8 +14,8 @@ and of a replica that no other object names. The kinds of objects:
     earlier    what the same member has signed for an earlier entry
     pointer    in a bucket, the pointer to an object that does not exist
     file       a file where the run keeps a folder (c/<e> and the like)
-    crowd      2,000 objects of unknown names and as many of one replica under c/, and 200 under other patterns;
-               CROWD times as many, where that is set
+    crowd      2,000 objects of unknown names and as many of one replica under c/, and 200 of each other
+               pattern but log/; CROWD times as many, where that is set
     mixed      each of these but the last in turn, from name to name
     each       the same, but one kind for three entries, a free entry, then the next kind
 
@@ -291,8 +291,9 @@ class Planter:
             self.put(f"c/{e:010d}/a{i}.0000", "short")
             self.put(f"c/{e:010d}/{replica}.{i:04d}", "short")
         for i in range(int(200 * CROWD)):
-            for folder in ("gen", "hb", "end", "invite", "admit", "snap/9999999999"):
-                self.put(f"{folder}/a{i}.0000", "short")
+            for key in (*names(e, f"a{i}", 0), *others(10**9 + i)):
+                if not key.startswith("log/"):  # a forged entry costs its round
+                    self.put(key, "short")
             self.put(f"gen/{replica}.{i:04d}", "short")
 
     def newest(self, replica):
