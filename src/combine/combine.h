@@ -40,10 +40,16 @@ typedef struct dl_weighting {
 const dl_weighting *dl_weighting_find(const char *name);
 const dl_weighting *dl_weighting_at(size_t i);
 
-/* Weights of all members: raw[m], and weight[m] = (float)(raw[m] / sum raw) with the division
- * in float64, rounded once (PROTOCOL P2). Raw weights that would sum to 2^63 or more are halved
- * until they do not. Members with no samples are not eligible:
- * DILOCO_EINVAL when one is given or the sum is 0. */
+/* The raw weights of all members. Returns DILOCO_EINVAL if a member has no samples, since it is not
+ * eligible. */
+DL_MUST_CHECK diloco_status dl_weights_raw(uint64_t *raw, const dl_weighting *rule,
+                                           const dl_member_facts *members, size_t n);
+/* weight[m] = (float)(raw[m] / sum raw) with the division in float64, rounded once (PROTOCOL P2).
+ * Raw weights that would sum to 2^63 or more are halved until they do not. Returns DILOCO_EINVAL if
+ * the sum is 0. */
+DL_MUST_CHECK diloco_status dl_weights_share(float *weight, uint64_t *raw, const dl_weighting *rule,
+                                             size_t n);
+/* Both. */
 DL_MUST_CHECK diloco_status dl_weights(uint64_t *raw, float *weight, const dl_weighting *rule,
                                        const dl_member_facts *members, size_t n);
 

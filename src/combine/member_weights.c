@@ -65,20 +65,32 @@ static uint64_t fit(uint64_t *raw, size_t n)
     }
 }
 
-/* A weight is rounded to float32 once, after the division in float64. The sum can be 0 though each
- * member has samples, since steps may be 0. */
-diloco_status dl_weights(uint64_t *raw, float *weight, const dl_weighting *rule,
-                         const dl_member_facts *members, size_t n)
+diloco_status dl_weights_raw(uint64_t *raw, const dl_weighting *rule,
+                             const dl_member_facts *members, size_t n)
 {
     for (size_t m = 0; m < n; m++) {
         if (members[m].samples == 0)
             return dl_fail(DILOCO_EINVAL, "member %zu trained on no samples: it cannot count", m);
         raw[m] = rule->raw(&members[m]);
     }
+    return DILOCO_OK;
+}
+
+/* A weight is rounded to float32 once, after the division in float64. The sum can be 0 though each
+ * member has samples, since steps may be 0. */
+diloco_status dl_weights_share(float *weight, uint64_t *raw, const dl_weighting *rule, size_t n)
+{
     const uint64_t sum = fit(raw, n);
     if (sum == 0)
         return dl_fail(DILOCO_EINVAL, "the %s weights of %zu members sum to 0", rule->name, n);
     for (size_t m = 0; m < n; m++)
         weight[m] = (float)((double)raw[m] / (double)sum);
     return DILOCO_OK;
+}
+
+diloco_status dl_weights(uint64_t *raw, float *weight, const dl_weighting *rule,
+                         const dl_member_facts *members, size_t n)
+{
+    DL_TRY(dl_weights_raw(raw, rule, members, n));
+    return dl_weights_share(weight, raw, rule, n);
 }

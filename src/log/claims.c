@@ -77,6 +77,24 @@ void dl_claims_cut(dl_member_facts *facts, size_t n)
     }
 }
 
+/* A weight of 0 counts as infinite, so members without weight do not lower the median to 0. */
+static double size_of_weight(uint64_t raw)
+{
+    return raw ? (double)raw : INFINITY;
+}
+
+static double raw_of(const void *of, size_t i)
+{
+    return size_of_weight(((const uint64_t *)of)[i]);
+}
+
+void dl_claims_cut_weights(uint64_t *raw, size_t n)
+{
+    const double most = DL_CLAIMS_CUT * median(raw, raw_of, n);
+    for (size_t i = 0; i < n; i++)
+        raw[i] = at_most(raw[i], most);
+}
+
 /* A loss that is NaN was not reported. It counts as infinite, so it does not lower the median. */
 static double size_of_loss(const void *of, size_t i)
 {
@@ -116,10 +134,26 @@ static double entry_tokens(const void *of, size_t i)
     return (double)((const dl_entry *)of)->members[i].stats.tokens;
 }
 
-dl_claims_medians dl_claims_medians_of(const dl_entry *e)
+/* The claimed weights of an entry's members. */
+typedef struct claimed {
+    const dl_entry *entry;
+    const dl_weighting *rule;
+} claimed;
+
+static double claimed_weight(const void *of, size_t i)
 {
-    return (dl_claims_medians){.samples = median(e, entry_samples, e->n_members),
+    const claimed *c = of;
+    const dl_train_stats *s = &c->entry->members[i].stats;
+    return size_of_weight(c->rule->raw(
+        &(dl_member_facts){.samples = s->samples, .steps = s->steps, .tokens = s->tokens}));
+}
+
+dl_claims_medians dl_claims_medians_of(const dl_entry *e, const dl_weighting *rule)
+{
+    return (dl_claims_medians){.rule = rule,
+                               .samples = median(e, entry_samples, e->n_members),
                                .tokens = median(e, entry_tokens, e->n_members),
+                               .weight = median(&(claimed){e, rule}, claimed_weight, e->n_members),
                                .loss = median(e, size_of_loss, e->n_members)};
 }
 
@@ -127,5 +161,7 @@ const char *dl_claims_what_is_cut(const dl_entry *e, size_t i, const dl_claims_m
 {
     if (entry_samples(e, i) > DL_CLAIMS_CUT * m->samples) return "samples";
     if (entry_tokens(e, i) > DL_CLAIMS_CUT * m->tokens) return "tokens";
+    const double weight = claimed_weight(&(claimed){e, m->rule}, i);
+    if (isfinite(weight) && weight > DL_CLAIMS_CUT * m->weight) return "weight";
     return is_far(e, i, m->loss) ? "loss" : NULL;
 }

@@ -79,6 +79,38 @@ TEST(samples_count_up_to_16_times_the_median)
     CHECK_INT(UINT64_MAX / 2, one[0].samples);
 }
 
+/* tokens x tokens per step: a claim of few steps raises the weight, too. */
+TEST(a_weight_counts_up_to_16_times_the_median)
+{
+    const dl_weighting *rule = dl_weighting_find("tokens2_per_step");
+    dl_member members[] = {{.stats = {.samples = 24, .steps = 24, .tokens = 1000, .loss = 1}},
+                           {.stats = {.samples = 24, .steps = 1, .tokens = 16000, .loss = 1}},
+                           {.stats = {.samples = 24, .steps = 24, .tokens = 1000, .loss = 1}}};
+    const dl_entry e = {.commit = true, .members = members, .n_members = 3};
+    const dl_claims_medians medians = dl_claims_medians_of(&e, rule);
+    dl_member_facts facts[3];
+    uint64_t raw[3];
+    float weight[3];
+    for (size_t i = 0; i < 3; i++) {
+        const dl_train_stats *s = &members[i].stats;
+        facts[i] = (dl_member_facts){.samples = s->samples, .steps = s->steps, .tokens = s->tokens};
+        const char *what = dl_claims_what_is_cut(&e, i, &medians);
+        CHECK_STR(i == 1 ? "weight" : "nothing", what ? what : "nothing");
+    }
+    dl_claims_cut(facts, 3);
+    CHECK_OK(dl_weights_raw(raw, rule, facts, 3));
+    CHECK(raw[1] > 1000 * raw[0]);
+    dl_claims_cut_weights(raw, 3);
+    CHECK_INT(16 * raw[0], raw[1]);
+    CHECK_OK(dl_weights_share(weight, raw, rule, 3));
+    CHECK_NEAR(1.0 / 18, weight[0], 1e-7);
+    uint64_t one[] = {UINT64_MAX}, none[] = {0, 0, 7};
+    dl_claims_cut_weights(one, 1);
+    CHECK(one[0] == UINT64_MAX);
+    dl_claims_cut_weights(none, 3);
+    CHECK_INT(7, none[2]);
+}
+
 static const char *cut(const double *losses, size_t n, size_t i, double *mean)
 {
     dl_member members[8] = {{.stats.samples = 1}};
@@ -88,7 +120,7 @@ static const char *cut(const double *losses, size_t n, size_t i, double *mean)
         members[k].stats.loss = losses[k];
     }
     *mean = dl_claims_mean_loss(&e);
-    const dl_claims_medians medians = dl_claims_medians_of(&e);
+    const dl_claims_medians medians = dl_claims_medians_of(&e, dl_weighting_find("num_samples"));
     return dl_claims_what_is_cut(&e, i, &medians);
 }
 
@@ -114,7 +146,7 @@ TEST(the_largest_entry_is_looked_through)
     for (size_t i = 0; i < DL_MAX_MEMBERS; i++)
         members[i].stats = (dl_train_stats){.samples = 1 + i, .tokens = 1, .loss = 1};
     members[7].stats.samples = UINT64_MAX;
-    const dl_claims_medians medians = dl_claims_medians_of(&e);
+    const dl_claims_medians medians = dl_claims_medians_of(&e, dl_weighting_find("num_samples"));
     CHECK_NEAR(DL_MAX_MEMBERS / 2 + 1, medians.samples, 0);
     CHECK_NEAR(1, medians.tokens, 0);
     for (size_t i = 0; i < DL_MAX_MEMBERS; i++)
@@ -123,5 +155,5 @@ TEST(the_largest_entry_is_looked_through)
 
 TEST_MAIN(a_position_or_steps_that_no_replica_can_have_are_refused,
           an_announcement_may_be_before_the_base, more_samples_than_the_range_has_are_refused,
-          samples_count_up_to_16_times_the_median, a_loss_that_is_far_off_is_left_out_of_the_mean,
-          the_largest_entry_is_looked_through)
+          samples_count_up_to_16_times_the_median, a_weight_counts_up_to_16_times_the_median,
+          a_loss_that_is_far_off_is_left_out_of_the_mean, the_largest_entry_is_looked_through)

@@ -66,7 +66,7 @@ static void note_rejected(dl_machine *m)
     const dl_bans *bans = m->a.control->bans;
     if (bans) dl_bans_copy(m->open.bans, bans);
     if (bans) dl_bans_apply(m->open.bans, m->applying.entry.entry, &m->applying.entry);
-    const dl_claims_medians medians = dl_claims_medians_of(&m->applying.entry);
+    const dl_claims_medians medians = dl_claims_medians_of(&m->applying.entry, m->a.weighting);
     for (size_t i = 0; i < m->applying.entry.n_members && dl_machine_mode(m)->cuts_claims; i++) {
         const char *what = dl_claims_what_is_cut(&m->applying.entry, i, &medians);
         if (what)

@@ -184,6 +184,27 @@ TEST(p9_claims_count_within_bounds_and_cuts_are_noted)
     end_world(&w);
 }
 
+static uint64_t square(const dl_member_facts *member)
+{
+    return member->samples * member->samples;
+}
+
+/* The square of a claim that is within bounds is not. */
+TEST(p9_a_weight_counts_within_bounds)
+{
+    static const dl_weighting rule = {.name = "square", .raw = square};
+    world w;
+    make_world(&w, 1);
+    w.args.weighting = &rule;
+    join_run(&w);
+    put(&w, 1, "r1", 0)->samples *= 10;
+    const dl_request *a = until(&w, DL_REQUEST_CREATE);
+    CHECK_NEAR(16. / 17, a->step.draft->members[1].weight, 1e-6);
+    until(&w, DL_REQUEST_TRAIN);
+    CHECK_INT(1, w.noted[DL_NOTE_CUT]);
+    end_world(&w);
+}
+
 /* ---- closing ---------------------------------------------------------------------------- */
 
 TEST(p9_the_first_entry_waits_for_replicas_then_takes_min_replicas_at_start_timeout)
@@ -547,7 +568,7 @@ TEST(trace_has_each_move_with_its_request_and_reply)
     end_world(&w);
 }
 
-TEST_MAIN(p9_claims_count_within_bounds_and_cuts_are_noted,
+TEST_MAIN(p9_claims_count_within_bounds_and_cuts_are_noted, p9_a_weight_counts_within_bounds,
           a_joiner_takes_the_shared_model_and_trains_to_the_next_due_point,
           p16_a_resumed_replica_trains_on_from_where_it_was_saved,
           p16_a_replica_saved_at_the_due_point_contributes_without_training_again,

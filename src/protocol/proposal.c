@@ -201,9 +201,12 @@ static diloco_status put_weights(dl_draft *draft, const dl_draft_source *from)
         const uint64_t samples = k->facts.stats.holds ? k->facts.stats.holds : m->stats.samples;
         draft->facts[i] = (dl_member_facts){samples, m->stats.steps, m->stats.tokens, k->norm2};
     }
-    if (dl_mode_of(from->args)->cuts_claims) dl_claims_cut(draft->facts, d->n_members);
-    DL_TRY(
-        dl_weights(draft->raw, draft->weight, from->args->weighting, draft->facts, d->n_members));
+    const bool cuts = dl_mode_of(from->args)->cuts_claims;
+    const dl_weighting *rule = from->args->weighting;
+    if (cuts) dl_claims_cut(draft->facts, d->n_members);
+    DL_TRY(dl_weights_raw(draft->raw, rule, draft->facts, d->n_members));
+    if (cuts) dl_claims_cut_weights(draft->raw, d->n_members);
+    DL_TRY(dl_weights_share(draft->weight, draft->raw, rule, d->n_members));
     for (size_t i = 0; i < d->n_members; i++) {
         d->members[i].raw = draft->raw[i];
         d->members[i].weight = draft->weight[i];
