@@ -289,6 +289,14 @@ dl_state *dl_exec_state(dl_exec *x)
 {
     return &x->state;
 }
+
+size_t dl_exec_later(const dl_exec *x)
+{
+    if (atomic_load(&x->apply.computed)) return 0;
+    const bool in_memory = x->a.n_copies > 1 && !x->a.offload_dir;
+    return x->arena.used + (in_memory ? dl_state_bytes(&x->a.run->manifest, x->state.outer, 1) : 0);
+}
+
 dl_topology_kind dl_exec_topology_kind(const dl_exec *x)
 {
     return x->combine.topology_kind;
@@ -420,6 +428,7 @@ static diloco_status do_compute(dl_exec *x, const dl_request *request, dl_reply 
         dl_state_empty(next, now, x->a.run->manifest.fragments[request->fragment], x->state.outer,
                        x->a.pool);
     x->facts.compute_s = dl_seconds(dl_clock_now() - began);
+    atomic_store(&x->apply.computed, true);
     reply->compute.result = next->digest;
     return DILOCO_OK;
 }

@@ -53,6 +53,9 @@ DL_MUST_CHECK diloco_status dl_exec_create(dl_exec **out, const dl_exec_args *ar
 void dl_exec_destroy(dl_exec *exec);
 
 dl_state *dl_exec_state(dl_exec *exec);
+/* Returns the bytes that the exchange will still bring into memory: those of its arrays until it
+ * has computed an entry, and 0 later. Any thread. */
+size_t dl_exec_later(const dl_exec *exec);
 /* Returns the current generation of this replica. A CONTRIBUTE may have claimed a later one (P6).
  * Call it from the thread that calls dl_exec_do. */
 dl_generation dl_exec_self(const dl_exec *exec);

@@ -11,6 +11,8 @@
 #include "protocol/judge.h"
 #include "state/collection.h"
 
+#include <stdatomic.h>
+
 #define DL_ELEMENT_BOUND 1e18f /* so that no sum or product of elements overflows */
 
 /* A copy of a fragment's movement, taken for one entry. Its slot is free again once that entry is
@@ -210,7 +212,8 @@ typedef struct dl_apply_part {
     dl_probing *probing; /* NULL: nothing is measured */
     double *probed;      /* [1 + max_members] the newest results */
     dl_collector collector;
-    bool loaded; /* a REJOIN loaded a state */
+    bool loaded;          /* a REJOIN loaded a state */
+    atomic_bool computed; /* an entry, so all arrays are in memory */
 } dl_apply_part;
 
 /* The differences between the modes of a run (exec_mode.c). */

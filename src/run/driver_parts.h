@@ -45,6 +45,7 @@ typedef struct dl_driver_outcome {
 typedef struct dl_driver_trainer {
     bool over;
     bool warned_slow; /* of a disk that is slower than the due points: once */
+    bool warned_full; /* of a lack of memory for a copy: once */
     dl_divergence divergence;
     double waited_s;
 } dl_driver_trainer;

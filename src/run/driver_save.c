@@ -5,9 +5,11 @@
  *     another thread uploads:     save, capture          | upload
  *     and another thread saves:   fill, copy, capture, begin   | write, encode; then upload
  *
- * With a saver the trainer waits for the disk only if the former save is still being written and
- * there is no memory for a second copy. */
+ * With a saver the trainer waits for the disk in two cases. There may be too little memory for a
+ * copy. Or the former save is still being written, and there is too little for a second copy. */
 #include "run/driver_parts.h"
+
+#include "base/log.h"
 
 #include <stdio.h>
 
@@ -93,7 +95,7 @@ static void warn_slow(dl_driver *d, bool has_room)
 static diloco_status find_room(dl_driver *d)
 {
     if (dl_saver_writes(d->saver)) {
-        const bool has_room = d->a.saves.has_room(d->a.user);
+        const bool has_room = d->a.saves.has_room(d->a.user, 1);
         warn_slow(d, has_room);
         if (has_room) return DILOCO_OK;
     }
@@ -136,6 +138,19 @@ static diloco_status capture_and_save(dl_driver *d, uint64_t entry)
     return status;
 }
 
+/* Returns whether there is memory for a copy. It is taken at the first due point that saves. By
+ * then the trainer has its moments and its activations, so the free memory is known. Where there is
+ * too little, a later due point tries again. */
+static bool can_copy(dl_driver *d)
+{
+    if (d->a.saves.has_room(d->a.user, 0)) return true;
+    if (!d->trainer.warned_full)
+        dl_log(DILOCO_LOG_WARN, "%s: training waits while it is saved (run.save_beside)",
+               diloco_error_text());
+    d->trainer.warned_full = true;
+    return false;
+}
+
 /* Saves before anything of the capture is uploaded. If no other thread uploads, it saves after the
  * capture. Then the residual of a later generation moves on by that capture, too (P16, P17). An
  * exchange with its own thread may upload the capture at once, so the save precedes it there, or is
@@ -143,7 +158,7 @@ static diloco_status capture_and_save(dl_driver *d, uint64_t entry)
 diloco_status dl_driver_save_and_capture(dl_driver *d, uint64_t entry)
 {
     const bool saves = save_is_due(d, entry);
-    if (saves && d->saver && d->thread.beside) return capture_and_save(d, entry);
+    if (saves && d->saver && d->thread.beside && can_copy(d)) return capture_and_save(d, entry);
     if (saves && d->thread.beside) DL_TRY(save(d));
     DL_TRY(take_now(d, entry));
     return saves && !d->thread.beside ? save(d) : DILOCO_OK;

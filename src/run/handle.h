@@ -140,8 +140,8 @@ struct diloco_run {
 
 /* Saves the local state. */
 DL_MUST_CHECK diloco_status dl_run_save_local(diloco_run *run);
-/* Sets what a driver needs for saves at due points. */
-void dl_run_set_saves(diloco_run *run, dl_driver_args *args);
+/* Sets what a driver needs for saves at due points. Returns DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_run_set_saves(diloco_run *run, dl_driver_args *args);
 /* Returns empty facts with the run's own arrays. */
 dl_local_facts dl_run_facts_room(diloco_run *run);
 

@@ -369,7 +369,7 @@ static diloco_status make_driver(diloco_run *run, const dl_local_facts *facts)
                            .trace_protocol = run->config.trace_protocol,
                            .trained = run->trained.work,
                            .interrupted = &run->calls.stop};
-    dl_run_set_saves(run, &args);
+    DL_TRY(dl_run_set_saves(run, &args));
     return dl_driver_create(&run->driver, &args);
 }
 

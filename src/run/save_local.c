@@ -2,7 +2,6 @@
  * needs for saves at due points. */
 #include "run/handle.h"
 
-#include "base/log.h"
 #include "base/run_kind.h"
 #include "run/resume_warnings.h"
 
@@ -128,10 +127,10 @@ static diloco_status save_at_due_point(void *user)
 
 /* ---- saves beside training: the trainer copies, and the saver's thread writes the copy ---- */
 
-static bool has_room(void *user)
+static bool has_room(void *user, int slot)
 {
     const diloco_run *run = user;
-    return dl_local_has_room(run->local, run->pools.trainer);
+    return dl_local_has_room(run->local, slot, dl_exec_later(run->exec), run->pools.trainer);
 }
 
 static dl_local_copying copying_of(diloco_run *run, const dl_local_facts *facts)
@@ -182,31 +181,40 @@ static diloco_status write_copy(void *user, int slot)
     return dl_local_write(run->local, slot);
 }
 
-/* Takes the memory for saves beside training. Without it training waits for them. The free memory
- * is shared with the other replicas of this machine, where their number is set. */
-static bool can_save_beside(diloco_run *run)
+static bool can_save_beside(const diloco_run *run)
 {
-    const dl_run_model *m = &run->model;
-    const size_t n_sharing =
-        run->config.local_replicas > 1 ? (size_t)run->config.local_replicas : 1;
-    if (!keeps_state(run) || !run->join.beside || !run->config.save_beside || m->has_gradients)
-        return false;
-    if (!dl_local_reserve(run->local, m->tensors, m->n_tensors, m->privates, m->n_privates,
-                          n_sharing, run->pools.exchange))
-        return true;
-    dl_log(DILOCO_LOG_WARN, "%s: training waits while it is saved (run.save_beside)",
-           diloco_error_text());
-    return false;
+    return keeps_state(run) && run->join.beside && run->config.save_beside &&
+           !run->model.has_gradients;
 }
 
-void dl_run_set_saves(diloco_run *run, dl_driver_args *args)
+/* Prepares for saves beside training. The free memory is shared with the other replicas of this
+ * machine, where their number is set. Captures are in flight at a due point only if several may be
+ * in flight at a time. */
+static diloco_status prepare_copies(diloco_run *run)
+{
+    const dl_run_model *m = &run->model;
+    dl_schedule schedule;
+    DL_TRY(dl_schedule_of(&schedule, &run->config, run->file.manifest.n_fragments));
+    const int64_t n_sharing = run->config.local_replicas;
+    const dl_local_copied_parts parts = {.tensors = m->tensors,
+                                         .n_tensors = m->n_tensors,
+                                         .privates = m->privates,
+                                         .n_privates = m->n_privates,
+                                         .n_sharing = n_sharing > 1 ? (size_t)n_sharing : 1,
+                                         .in_flight = dl_schedule_ahead(&schedule) > 1};
+    return dl_local_prepare_copies(run->local, &parts);
+}
+
+diloco_status dl_run_set_saves(diloco_run *run, dl_driver_args *args)
 {
     args->saves = (dl_driver_saves){.save = save_at_due_point};
-    if (!can_save_beside(run)) return;
+    if (!can_save_beside(run)) return DILOCO_OK;
+    DL_TRY(prepare_copies(run));
     args->saves.has_room = has_room;
     args->saves.pull = pull_all;
     args->saves.fill = fill_for_save;
     args->saves.copy = copy_for_save;
     args->saves.rest = copy_rest;
     args->saves.write = write_copy;
+    return DILOCO_OK;
 }

@@ -8,7 +8,6 @@
 #include "base/free_memory.h"
 #include "log/fields.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct copying {
@@ -71,40 +70,53 @@ static void touch_part(void *context, int part, int n_parts)
     if (begin < end) memset(c->to + begin, 0, end - begin);
 }
 
-/* The limit is half of the free memory, since the trainer's own needs may still grow. The replicas
- * of this machine share it. */
-static diloco_status reserve(dl_local *local, int slot, dl_pool *pool)
+/* A copy may take half of this replica's share of the free memory, since the trainer's own needs
+ * may still grow. The growth that is known has to fit as well, with some memory to spare. */
+static bool fits(const dl_local *local, size_t later)
+{
+    const size_t len = local->usual_len, share = dl_memory_free() / local->n_sharing;
+    return len <= share / 2 && later <= share - len - len / 8;
+}
+
+/* Memory that most saves do not need is reserved and not touched, so it costs nothing. */
+static diloco_status reserve(dl_local *local, int slot, size_t later, dl_pool *pool)
 {
     dl_local_copied *copy = &local->copies[slot];
-    const size_t len = local->copy_len;
     if (copy->bytes) return DILOCO_OK;
-    if (len <= dl_memory_free() / 2 / local->n_sharing)
-        copy->bytes = aligned_alloc(64, dl_size_max(len, 64));
-    if (!copy->bytes)
+    if (!fits(local, later) || dl_arena_init(&copy->memory, local->copy_len))
         return dl_fail(DILOCO_ENOMEM, "out of memory for a copy of %zu bytes of private state",
-                       len);
-    dl_pool_run(pool, touch_part, &(copying){.to = copy->bytes, .len = len});
+                       local->usual_len);
+    copy->bytes = copy->memory.base;
+    dl_pool_run(pool, touch_part, &(copying){.to = copy->bytes, .len = local->usual_len});
     return DILOCO_OK;
 }
 
-/* The arrays of both copies are taken here, because a due point should not allocate. */
-diloco_status dl_local_reserve(dl_local *local, const diloco_tensor *tensors, size_t n_tensors,
-                               const dl_private *privates, size_t n_privates, size_t n_sharing,
-                               dl_pool *pool)
+static size_t lens_of_always(const dl_local_file *file)
 {
-    DL_ASSERT(!local->copies[0].bytes && n_sharing > 0);
-    DL_TRY(dl_local_describe(&local->here, tensors, n_tensors, privates, n_privates, true));
-    for (int slot = 0; slot < DL_LOCAL_COPIES; slot++)
-        DL_TRY(dl_local_describe(&local->copies[slot].file, tensors, n_tensors, privates,
-                                 n_privates, true));
-    local->copy_len = copied_lens(local->here.spans + 1, local->here.n_parts);
-    local->n_sharing = n_sharing;
-    return reserve(local, 0, pool);
+    size_t len = 0;
+    for (size_t i = 0; i < file->n_parts; i++)
+        if (!file->privates[i] || !file->privates[i]->in_use)
+            len += copied_len(file->spans[1 + i].len);
+    return len;
 }
 
-bool dl_local_has_room(dl_local *local, dl_pool *pool)
+/* The descriptions of both copies are made here, because a due point should not allocate. */
+diloco_status dl_local_prepare_copies(dl_local *local, const dl_local_copied_parts *p)
 {
-    return !reserve(local, 1, pool);
+    DL_ASSERT(!local->copies[0].bytes && p->n_sharing > 0);
+    dl_local_file *const files[] = {&local->here, &local->copies[0].file, &local->copies[1].file};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        DL_TRY(dl_local_describe(files[i], p->tensors, p->n_tensors, p->privates, p->n_privates,
+                                 true));
+    local->copy_len = copied_lens(local->here.spans + 1, local->here.n_parts);
+    local->usual_len = p->in_flight ? local->copy_len : lens_of_always(&local->here);
+    local->n_sharing = p->n_sharing;
+    return DILOCO_OK;
+}
+
+bool dl_local_has_room(dl_local *local, int slot, size_t later, dl_pool *pool)
+{
+    return !reserve(local, slot, later, pool);
 }
 
 /* A part that may be left out would move the later ones, so those have no fill. */

@@ -179,7 +179,7 @@ void dl_local_close(dl_local *local)
     dl_local_file_deinit(&local->here);
     for (int i = 0; i < DL_LOCAL_COPIES; i++) {
         dl_local_file_deinit(&local->copies[i].file);
-        free(local->copies[i].bytes);
+        dl_arena_deinit(&local->copies[i].memory);
     }
     free(local);
 }

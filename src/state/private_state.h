@@ -64,16 +64,25 @@ DL_MUST_CHECK diloco_status dl_local_save(dl_local *local, const dl_local_facts 
                                           const dl_private *privates, size_t n_privates);
 
 /* A save in two halves, so that the second can run beside training: copy what dl_local_save would
- * write, then write the copy. There may be two copies, in slots 0 and 1. dl_local_reserve takes the
- * memory of slot 0 for these tensors and privates, once. n_sharing replicas share the free memory.
- * Returns DILOCO_ENOMEM if it would be more than this replica's share of half of that. */
+ * write, then write the copy. There may be two copies, in slots 0 and 1. dl_local_prepare_copies is
+ * called once, for these tensors and privates, and takes no memory for the copies. n_sharing
+ * replicas share the free memory. in_flight: most saves have the privates that may be left out. */
 enum { DL_LOCAL_COPIES = 2 };
-DL_MUST_CHECK diloco_status dl_local_reserve(dl_local *local, const diloco_tensor *tensors,
-                                             size_t n_tensors, const dl_private *privates,
-                                             size_t n_privates, size_t n_sharing, dl_pool *pool);
-/* After dl_local_reserve. Takes the memory of slot 1, if it is not taken yet. Returns false if it
- * would be more than this replica's share of half of the free memory. */
-bool dl_local_has_room(dl_local *local, dl_pool *pool);
+typedef struct dl_local_copied_parts {
+    const diloco_tensor *tensors;
+    size_t n_tensors;
+    const dl_private *privates;
+    size_t n_privates;
+    size_t n_sharing;
+    bool in_flight;
+} dl_local_copied_parts;
+DL_MUST_CHECK diloco_status dl_local_prepare_copies(dl_local *local,
+                                                    const dl_local_copied_parts *parts);
+/* After dl_local_prepare_copies. Takes the memory of a slot, if it is not taken yet. `later` is the
+ * number of bytes that this process will take for other arrays. Returns false, with an error text,
+ * if the copy would be more than this replica's share of half of the free memory. Returns false,
+ * too, if its share of the free memory is too small for the copy and `later`. */
+bool dl_local_has_room(dl_local *local, int slot, size_t later, dl_pool *pool);
 
 /* places [n_tensors]: NULL, or non-NULL for each tensor that the caller copies itself. They then
  * have the place of such a tensor in the copy, and NULL for the others. */
@@ -89,8 +98,8 @@ typedef struct dl_local_copying {
 } dl_local_copying;
 
 /* Calls each `fill` with its place in the copy, at a multiple of 64 bytes, unless `restored`. After
- * dl_local_reserve, and before dl_local_copy, with the same tensors and privates. It reads no facts
- * and no places. Privates with `in_use` are after those with `fill`. Returns what a `fill`
+ * dl_local_has_room, and before dl_local_copy, with the same tensors and privates. It reads no
+ * facts and no places. Privates with `in_use` are after those with `fill`. Returns what a `fill`
  * returned. */
 DL_MUST_CHECK diloco_status dl_local_fill(dl_local *local, int slot, const dl_local_copying *args);
 /* Copies the rest: all that dl_local_fill has not written. */

@@ -3,6 +3,7 @@
 #ifndef DL_STATE_PRIVATE_STATE_PARTS_H
 #define DL_STATE_PRIVATE_STATE_PARTS_H
 
+#include "base/arena.h"
 #include "base/file.h"
 #include "base/safetensors.h"
 #include "state/private_state.h"
@@ -25,6 +26,7 @@ typedef struct dl_local_file {
 /* One copy for a save beside training. */
 typedef struct dl_local_copied {
     dl_local_file file;
+    dl_arena memory;      /* zeros: not reserved */
     unsigned char *bytes; /* of all parts, each at a multiple of 64; NULL: not reserved */
 } dl_local_copied;
 
@@ -38,6 +40,7 @@ struct dl_local {
     dl_local_file here; /* of the trainer's own memory */
     dl_local_copied copies[DL_LOCAL_COPIES];
     size_t copy_len;  /* bytes of a copy that has every part */
+    size_t usual_len; /* its first bytes, which most saves need */
     size_t n_sharing; /* replicas that share the free memory */
 };
 

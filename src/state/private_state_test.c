@@ -605,6 +605,18 @@ static dl_local_copying copying(scene *s, bool restored, dl_pool *pool)
                               .pool = pool};
 }
 
+static void reserve(scene *s, int n_slots, dl_pool *pool)
+{
+    const dl_local_copied_parts parts = {.tensors = s->tensors,
+                                         .n_tensors = N_TENSORS,
+                                         .privates = s->privates,
+                                         .n_privates = N_PRIVATES,
+                                         .n_sharing = 1};
+    CHECK_OK(dl_local_prepare_copies(s->local, &parts));
+    for (int slot = 0; slot < n_slots; slot++)
+        CHECK(dl_local_has_room(s->local, slot, 0, pool));
+}
+
 TEST(a_copy_keeps_its_values_while_training_continues)
 {
     scene s;
@@ -613,8 +625,7 @@ TEST(a_copy_keeps_its_values_while_training_continues)
     scene_begin(&s, "copy");
     const trainer then = s.t;
     CHECK_OK(dl_pool_create(&pool, 3));
-    CHECK_OK(dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates, N_PRIVATES, 1, pool));
-    CHECK(dl_local_has_room(s.local, pool));
+    reserve(&s, 2, pool);
     const dl_local_copying args = copying(&s, false, pool);
     for (int slot = 0; slot < DL_LOCAL_COPIES; slot++) {
         s.t = then;
@@ -645,8 +656,7 @@ TEST(two_copies_before_and_after_a_step_give_the_files_of_both_states)
     scene_begin(&s, "two");
     const trainer then = s.t;
     CHECK_OK(dl_pool_create(&pool, 1));
-    CHECK_OK(dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates, N_PRIVATES, 1, pool));
-    CHECK(dl_local_has_room(s.local, pool));
+    reserve(&s, 2, pool);
     const dl_local_copying args = copying(&s, false, pool);
     CHECK_OK(dl_local_copy(s.local, 0, &args));
     fill(&s.t, 5);
@@ -664,16 +674,6 @@ TEST(two_copies_before_and_after_a_step_give_the_files_of_both_states)
     scene_end(&s);
 }
 
-TEST(a_copy_of_more_than_the_share_of_the_free_memory_is_refused)
-{
-    scene s;
-    scene_begin(&s, "share");
-    CHECK_STATUS(DILOCO_ENOMEM, dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates,
-                                                 N_PRIVATES, SIZE_MAX / 2, NULL));
-    CHECK_OK(dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates, N_PRIVATES, 1, NULL));
-    scene_end(&s);
-}
-
 /* The caller writes some tensors to their places itself, or leaves them to dl_local_copy_rest. */
 TEST(tensors_that_the_caller_copies_give_the_same_file)
 {
@@ -683,7 +683,7 @@ TEST(tensors_that_the_caller_copies_give_the_same_file)
     scene_begin(&s, "places");
     const trainer then = s.t;
     CHECK_OK(dl_pool_create(&pool, 2));
-    CHECK_OK(dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates, N_PRIVATES, 1, pool));
+    reserve(&s, 1, pool);
     for (int own = 0; own < 2; own++) {
         s.t = then;
         void *places[N_TENSORS] = {&s, NULL, &s};
@@ -756,7 +756,7 @@ TEST(restored_private_is_saved_from_its_place_and_not_filled)
     s.privates[0].fill = refuse_to_fill;
     CHECK_STATUS(DILOCO_EREFUSED, dl_local_fill_in_place(s.privates, N_PRIVATES));
     CHECK_OK(dl_pool_create(&pool, 1));
-    CHECK_OK(dl_local_reserve(s.local, s.tensors, N_TENSORS, s.privates, N_PRIVATES, 1, pool));
+    reserve(&s, 1, pool);
     for (int copies = 0; copies < 2; copies++) {
         s.t = then;
         if (copies) {
@@ -778,7 +778,6 @@ TEST(restored_private_is_saved_from_its_place_and_not_filled)
 TEST_MAIN(restored_private_is_saved_from_its_place_and_not_filled,
           a_copy_keeps_its_values_while_training_continues,
           two_copies_before_and_after_a_step_give_the_files_of_both_states,
-          a_copy_of_more_than_the_share_of_the_free_memory_is_refused,
           tensors_that_the_caller_copies_give_the_same_file,
           privates_that_are_not_in_use_take_no_bytes_and_are_zeros_when_loaded,
           local_state_comes_back_to_the_bit,

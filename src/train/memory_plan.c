@@ -94,13 +94,16 @@ static size_t kept_beside(const dl_config *config, const dl_schedule *s, const l
     return floats * sizeof(float) + (eager ? most->room : 0);
 }
 
-/* The copy of the private state that is saved beside training (run.save_beside). */
+/* The copy of the private state that is saved beside training (run.save_beside). A due point finds
+ * captures in flight only if several may be in flight at a time. */
 static uint64_t saved_copy(const diloco_memory_plan *out, const dl_config *config,
-                           const dl_schedule *s, size_t beside)
+                           const dl_schedule *s, const largest *most)
 {
     const bool waits = s->delay == 0 || !config->save_beside;
     if (waits || strcmp(config->state_dir, "none") == 0) return 0;
-    return out->local + out->moments + beside;
+    const size_t beside = kept_beside(config, s, most);
+    const size_t captures = dl_schedule_ahead(s) > 1 ? 0 : most->floats * sizeof(float);
+    return out->local + out->moments + beside - captures;
 }
 
 /* Plans theta, momentum, staging and contributions, with a schedule, a topology and a combiner that
@@ -125,7 +128,7 @@ static diloco_status plan_exchange(diloco_memory_plan *out, const dl_config *con
     const size_t beside = kept_beside(config, &schedule, &most);
     const size_t members = (size_t)dl_clients_per_round(config);
     out->staging = state - out->theta - out->momentum + most.room + beside +
-                   saved_copy(out, config, &schedule, beside) +
+                   saved_copy(out, config, &schedule, &most) +
                    dl_outer_scratch_bytes(manifest, &rule, members, out->threads) +
                    dl_outer_whole_bytes(manifest, outer, out->threads);
     dl_topology_kind topology;

@@ -60,6 +60,30 @@ TEST(plan_counts_the_memory_of_matrices_that_the_outer_step_takes_whole)
     free(config);
 }
 
+/* With AdamW a copy has the parameters and two moments. A capture in flight is copied only where a
+ * second one may be made before the first is adopted. */
+static uint64_t planned_copy(const char *fragments, uint64_t *parameters)
+{
+    diloco_memory_plan beside, waits;
+    dl_config *config = fixture_config("diloco");
+    set(config, "trainer.local_steps_per_round", "8");
+    set(config, "server.diloco.fragments", fragments);
+    set(config, "server.diloco.overlap_steps", "6");
+    CHECK_OK(diloco_train_plan(&beside, config));
+    set(config, "run.save_beside", "false");
+    CHECK_OK(diloco_train_plan(&waits, config));
+    *parameters = beside.parameters;
+    free(config);
+    return beside.staging - waits.staging;
+}
+
+TEST(plan_counts_captures_in_the_copy_only_where_several_may_be_in_flight)
+{
+    uint64_t n;
+    CHECK_INT(12, planned_copy("1", &n) / n);
+    CHECK(planned_copy("2", &n) / n > 12);
+}
+
 /* ---- against a process that trains */
 
 /* Train in a process of its own; the most memory it had. */
@@ -161,6 +185,7 @@ TEST(the_library_reports_its_version_and_options)
 
 TEST_MAIN(the_plan_adds_up_and_keeps_to_24_bytes_a_parameter, plan_counts_the_combiners_memory,
           plan_counts_the_memory_of_matrices_that_the_outer_step_takes_whole,
+          plan_counts_captures_in_the_copy_only_where_several_may_be_in_flight,
           alg_26_vanilla_needs_at_most_two_more_copies_of_the_model_than_data_parallel,
           plan_of_a_card_in_bf16_has_smaller_activations_and_the_cpu_refuses_it,
           plan_matches_the_memory_of_a_training_process,
