@@ -113,6 +113,10 @@ DL_MUST_CHECK diloco_status dl_driver_await_saved(dl_driver *driver, uint64_t en
  * DILOCO_EINTERRUPTED if an interrupt ends the wait, and then no save has begun. */
 DL_MUST_CHECK diloco_status dl_driver_begin_save(dl_driver *driver);
 void dl_driver_end_save(dl_driver *driver, bool saved);
+/* Returns a slot for saves beside training that nothing uses until the caller's save ends, or
+ * DL_NO_SLOT. */
+enum { DL_NO_SLOT = -1 };
+int dl_driver_spare_slot(dl_driver *driver);
 
 /* Between hold and release the log does not move, so everything saved in between is consistent, the
  * residual too. dl_driver_saved_now returns the state to save with the local tensors, and the

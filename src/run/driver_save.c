@@ -194,6 +194,11 @@ diloco_status dl_driver_begin_save(dl_driver *d)
     return status;
 }
 
+int dl_driver_spare_slot(dl_driver *d)
+{
+    return d->saver ? dl_saver_spare(d->saver) : DL_NO_SLOT;
+}
+
 void dl_driver_end_save(dl_driver *d, bool saved)
 {
     if (saved)

@@ -85,18 +85,53 @@ static diloco_status pull_all(void *user)
     return dl_mirrors_pull(run->model.mirrors, DL_ALL_FRAGMENTS, run->pools.trainer);
 }
 
+static dl_local_copying copying_of(diloco_run *run, const dl_local_facts *facts)
+{
+    const dl_run_model *m = &run->model;
+    return (dl_local_copying){.facts = facts,
+                              .tensors = m->tensors,
+                              .n_tensors = m->n_tensors,
+                              .privates = m->privates,
+                              .n_privates = m->n_privates,
+                              .restored = holds_restored(run),
+                              .places = run->room.places,
+                              .pool = run->pools.trainer};
+}
+
+/* Returns a slot whose memory is free, or DL_NO_SLOT. */
+static int slot_for_fills(diloco_run *run)
+{
+    const int slot = dl_driver_spare_slot(run->driver);
+    const bool usable = slot != DL_NO_SLOT && dl_local_is_reserved(run->local, slot);
+    return usable && !holds_restored(run) ? slot : DL_NO_SLOT;
+}
+
+/* Puts private pieces with a fill together. The memory of a copy is there already, so it is
+ * preferred: otherwise their own would be a second one. */
+static diloco_status fill_pieces(diloco_run *run, int slot)
+{
+    const dl_local_copying args = copying_of(run, NULL);
+    if (holds_restored(run)) return DILOCO_OK;
+    if (slot == DL_NO_SLOT) return dl_local_fill_in_place(args.privates, args.n_privates);
+    return dl_local_fill(run->local, slot, &args);
+}
+
 /* Saves what P16 lists. Tensors are pulled from a device and private pieces with a fill are put
  * together before the lock is taken, since that is slow and only the trainer changes them. Returns
  * DILOCO_EFULL if the disk is full; the caller retries (driver.c: save). */
 static diloco_status save_local(diloco_run *run)
 {
     const dl_run_model *m = &run->model;
+    const int slot = slot_for_fills(run);
     DL_TRY(pull_all(run));
-    if (!holds_restored(run)) DL_TRY(dl_local_fill_in_place(m->privates, m->n_privates));
+    DL_TRY(fill_pieces(run, slot));
     dl_driver_hold(run->driver);
     const dl_local_facts f = facts_and_captures(run);
+    const dl_local_copying args = copying_of(run, &f);
     const diloco_status status =
-        dl_local_save(run->local, &f, m->tensors, m->n_tensors, m->privates, m->n_privates);
+        slot == DL_NO_SLOT
+            ? dl_local_save(run->local, &f, m->tensors, m->n_tensors, m->privates, m->n_privates)
+            : dl_local_save_filled(run->local, slot, &args);
     dl_driver_release(run->driver);
     return status;
 }
@@ -131,19 +166,6 @@ static bool has_room(void *user, int slot)
 {
     const diloco_run *run = user;
     return dl_local_has_room(run->local, slot, dl_exec_later(run->exec), run->pools.trainer);
-}
-
-static dl_local_copying copying_of(diloco_run *run, const dl_local_facts *facts)
-{
-    const dl_run_model *m = &run->model;
-    return (dl_local_copying){.facts = facts,
-                              .tensors = m->tensors,
-                              .n_tensors = m->n_tensors,
-                              .privates = m->privates,
-                              .n_privates = m->n_privates,
-                              .restored = holds_restored(run),
-                              .places = run->room.places,
-                              .pool = run->pools.trainer};
 }
 
 static diloco_status fill_for_save(void *user, int slot)

@@ -181,6 +181,15 @@ void dl_saver_hold(dl_saver *s)
     pthread_mutex_unlock(&s->lock);
 }
 
+int dl_saver_spare(dl_saver *s)
+{
+    pthread_mutex_lock(&s->lock);
+    DL_ASSERT(s->held && s->making == NONE && s->writing == NONE);
+    const int slot = s->waiting == 0;
+    pthread_mutex_unlock(&s->lock);
+    return slot;
+}
+
 void dl_saver_saved(dl_saver *s)
 {
     if (!s) return;

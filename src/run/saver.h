@@ -65,6 +65,9 @@ void dl_saver_cancel(dl_saver *saver);
  * waits is kept. Contributions that need it, or a save that failed, wait for the caller's. Call
  * dl_saver_wait for all saves, and then dl_saver_saved or dl_saver_release. NULL is fine. */
 void dl_saver_hold(dl_saver *saver);
+/* The slot that no copy waits in, for the caller's own use while it holds the saver and no save is
+ * in progress. */
+int dl_saver_spare(dl_saver *saver);
 /* The caller has saved the newest state. No contribution needs another save, the copy that waits is
  * dropped, and a failure is forgotten. Call it while no save is in progress. NULL is fine. */
 void dl_saver_saved(dl_saver *saver);

@@ -119,6 +119,11 @@ bool dl_local_has_room(dl_local *local, int slot, size_t later, dl_pool *pool)
     return !reserve(local, slot, later, pool);
 }
 
+bool dl_local_is_reserved(const dl_local *local, int slot)
+{
+    return local->copies[slot].bytes != NULL;
+}
+
 /* A part that may be left out would move the later ones, so those have no fill. */
 diloco_status dl_local_fill(dl_local *local, int slot, const dl_local_copying *a)
 {
@@ -183,4 +188,19 @@ void dl_local_copy_rest(dl_local *local, int slot, const dl_local_copying *a)
 diloco_status dl_local_write(dl_local *local, int slot)
 {
     return dl_local_write_file(local, &local->copies[slot].file);
+}
+
+/* The caller waits, so all that is not filled is written from its own place. */
+diloco_status dl_local_save_filled(dl_local *local, int slot, const dl_local_copying *a)
+{
+    dl_local_file *file = &local->here;
+    const unsigned char *at = local->copies[slot].bytes;
+    DL_ASSERT(dl_run_id_ok(a->facts->run) && at && !a->restored);
+    diloco_status status =
+        dl_local_describe(file, a->tensors, a->n_tensors, a->privates, a->n_privates, false);
+    if (!status) status = dl_local_make_header(local, file, a->facts);
+    if (status) return dl_fail_context(status, "local state");
+    for (size_t i = 0; i < file->n_parts; at += copied_len(file->spans[1 + i++].len))
+        if (file->privates[i] && file->privates[i]->fill) file->spans[1 + i].data = at;
+    return dl_local_write_file(local, file);
 }

@@ -83,6 +83,7 @@ DL_MUST_CHECK diloco_status dl_local_prepare_copies(dl_local *local,
  * if the copy would be more than this replica's share of half of the free memory. Returns false,
  * too, if its share of the free memory is too small for the copy and `later`. */
 bool dl_local_has_room(dl_local *local, int slot, size_t later, dl_pool *pool);
+bool dl_local_is_reserved(const dl_local *local, int slot); /* its memory is taken */
 
 /* places [n_tensors]: NULL, or non-NULL for each tensor that the caller copies itself. They then
  * have the place of such a tensor in the copy, and NULL for the others. */
@@ -106,6 +107,10 @@ DL_MUST_CHECK diloco_status dl_local_fill(dl_local *local, int slot, const dl_lo
 DL_MUST_CHECK diloco_status dl_local_copy(dl_local *local, int slot, const dl_local_copying *args);
 /* Copies the tensors whose place is not NULL yet, and sets it to NULL. */
 void dl_local_copy_rest(dl_local *local, int slot, const dl_local_copying *args);
+/* Saves as dl_local_save does, and uses the slot only for what dl_local_fill has written there: no
+ * `fill` writes to its private's own `data`. While nothing else uses the slot. */
+DL_MUST_CHECK diloco_status dl_local_save_filled(dl_local *local, int slot,
+                                                 const dl_local_copying *args);
 /* Atomic, and may be repeated after an error. Returns DILOCO_ENUMERIC as dl_local_save does. On any
  * thread, while no other function works on the slot, or on the folder's file. */
 DL_MUST_CHECK diloco_status dl_local_write(dl_local *local, int slot);
