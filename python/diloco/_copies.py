@@ -214,6 +214,22 @@ class Block:
         self._used = 0
 
 
+class Room:
+    """Host memory of ``size`` zeros. A page takes memory from its first write until `drop`."""
+
+    def __init__(self, size: int) -> None:
+        try:
+            self._map = mmap.mmap(-1, max(1, size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except OSError as error:
+            raise MemoryError(str(error)) from None
+        self.bytes = torch.frombuffer(self._map, dtype=torch.uint8)[:size]
+
+    def drop(self) -> None:
+        """Make all bytes zero again, and give the memory back."""
+        if hasattr(self._map, "madvise"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+
 def bytes_of(t: torch.Tensor) -> int:
     return int(t.numel() * t.element_size())
 

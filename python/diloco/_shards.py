@@ -173,8 +173,8 @@ class OfRank:
 
     def __init__(self, piece: Any, owner: int, size: int, island: Island) -> None:
         self._piece, self._owner, self._island = piece, owner, island
-        self._room = (piece.room() if piece is not None else
-                      torch.zeros(size if island.leads else 0, dtype=torch.uint8))
+        self._memory = _copies.Room(size if island.leads and piece is None else 0)
+        self._room = self._memory.bytes if piece is None else piece.room()
 
     def room(self) -> torch.Tensor:
         return self._room
@@ -187,6 +187,7 @@ class OfRank:
 
     def unpack(self) -> None:
         self._move(self._room, to_lead=False)
+        self._memory.drop()
         if self._piece is not None:
             self._piece.unpack()
 

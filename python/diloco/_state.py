@@ -186,7 +186,8 @@ class InnerState:
         size = at + _JSON_ROOM if island.leads else 0
         with needs(lambda: f"keep the state of {type(inner).__name__} in host memory "
                            f"({size} bytes)"):
-            self._room = torch.zeros(size, dtype=torch.uint8)
+            self._memory = _copies.Room(size)
+        self._room = self._memory.bytes
 
     def room(self) -> torch.Tensor:
         return self._room
@@ -231,6 +232,7 @@ class InnerState:
             room[self._json_at:] = self._groups.packed()
 
     def unpack(self) -> None:
+        """Restore from the room, which then is empty."""
         state, parameters = self._inner.state, all_parameters(self._inner)
         lead = self._island.lead
         present = lead(lambda: [bool(b) for b in self._room[:self._flags].tolist()])
@@ -246,6 +248,7 @@ class InnerState:
                     self._island.share(value)
             state[p][slot.name] = slot.python(value.item()) if slot.kind == "number" else value
         self._groups.unpack_from(lead(lambda: self._room[self._json_at:]))
+        self._memory.drop()
 
     def _options(self) -> Any:
         return [{k: v.item() if isinstance(v, torch.Tensor) else v for k, v in group.items()

@@ -46,17 +46,25 @@ class Scarce(TorchDispatchMode):
         made = func(*args, **(kwargs or {}))
         new = any(str(r.type) == "Tensor" and r.alias_info is None for r in func._schema.returns)
         if new and isinstance(made, torch.Tensor) and not made.is_meta:
-            self.n_left -= 1
-            if self.n_left == 0:
-                raise NO_MEMORY(TEXT)
+            self.take()
         return made
+
+    def take(self):
+        self.n_left -= 1
+        if self.n_left == 0:
+            raise NO_MEMORY(TEXT)
 
 
 @contextlib.contextmanager
 def full_at(n):
-    """All calls of a binding share memory that is full at its n-th new tensor."""
+    """All calls of a binding share memory that is full at its n-th new tensor or room."""
     scarce = Scarce(n)
+
+    def room(*args, _call=_copies.Room.__init__):
+        scarce.take()
+        _call(*args)
     with contextlib.ExitStack() as stack:
+        stack.enter_context(mock.patch.object(_copies.Room, "__init__", room))
         for name in ("__init__", "step", "save"):
             def within(*args, _call=getattr(_torch.Binding, name), **more):
                 with scarce:

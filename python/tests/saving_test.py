@@ -1,6 +1,8 @@
 """saving_test.py - a replica's private state is packed when it is saved, and only then. Skips
 itself (77) without torch."""
 import concurrent.futures
+import ctypes
+import mmap
 import pathlib
 import random
 import signal
@@ -56,6 +58,27 @@ class Saving(InScratch):
         self.train(model, opt)
         self.assertEqual(calls, [False] * 3)
         self.assertFalse(opt.binding._private["torch.optimizer"].room().any())
+
+    def pages(self, opt):
+        """The pages in memory of the place from which the optimizer's state is restored."""
+        room = opt.binding._private["torch.optimizer"].room()
+        begin = room.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE
+        size = room.data_ptr() + room.numel() - begin
+        found = (ctypes.c_ubyte * -(-size // mmap.PAGESIZE))()
+        self.assertEqual(ctypes.CDLL(None).mincore(ctypes.c_void_p(begin), ctypes.c_size_t(size),
+                                                   found), 0)
+        return sum(page & 1 for page in found)
+
+    def test_the_place_of_a_resume_takes_memory_only_while_it_joins(self):
+        model = small()
+        opt = self.optimizer(model, sync_every=4, rounds=4, overlap_steps=2)
+        self.train(model, opt, upto=9)
+        opt.save()
+        self.assertEqual(self.pages(opt), 0)
+        opt.close()
+        opt = self.optimizer(model, sync_every=4, rounds=4, overlap_steps=2)
+        self.assertTrue(opt.binding.resumed)
+        self.assertEqual(self.pages(opt), 0)
 
     def test_moments_in_host_memory_are_copied_by_one_call(self):
         calls, model = [], small()
