@@ -1,15 +1,16 @@
 /* emulated_kernels_test.c - each kernel on the emulated device against the CPU's function.
  *
- * Operations on the whole gradient have the CPU's bits. AdamW has not: the CPU's function may be
- * compiled with contraction and with vectors. Its error is a few roundings of f32 (tolerance
- * below). Muon's error is compared with float64. Sizes are odd and on both sides of a block of
- * threads (256) and of a block of the norm (4096). */
+ * Operations on the whole gradient, and those of an exchange, have the CPU's bits. AdamW has not:
+ * the CPU's function may be compiled with contraction and with vectors. Its error is a few
+ * roundings of f32 (tolerance below). Muon's error is compared with float64. Sizes are odd and on
+ * both sides of a block of threads (256) and of a block of the norm (4096). */
 #include "emulated_backend.h"
 
 #include "muon_definition.h"
 #include "nn/cuda/start.h"
 #include "nn/gradient.h"
 #include "nn/inner.h"
+#include "nn/movement.h"
 
 #include <math.h>
 
@@ -126,6 +127,59 @@ TEST(first_value_that_is_not_finite_is_found_and_zeros_follow)
 {
     for (size_t i = 0; i < N_SIZES; i++)
         check_gradient(sizes[i], sizes[i] / 2, sizes[i] < 5000 ? EMULATED_WAYS : 3);
+}
+
+/* ---- of an exchange */
+
+/* Arrays begin at odd places. Some values are subnormal, zeros of both signs or infinite. */
+typedef struct exchanged {
+    float g[MOST], mixed[MOST], copied[MOST];
+    double squares[MOST / 4096 + 1];
+} exchanged;
+
+static void exchange(exchanged *out, dl_backend *b, size_t n)
+{
+    static float theta[MOST], local[MOST];
+    for (size_t i = 0; i < n; i++) {
+        theta[i] = i % 11 ? sinf((float)i) : i % 2 ? -0.0f : 1e-40f;
+        local[i] = i % 13 ? theta[i] + 0.1f * cosf((float)i) : i % 3 ? 0.0f : -1e-40f;
+    }
+    local[n / 2] = INFINITY;
+    rig r = open_rig(b, n + 3);
+    float *t = r.x + 1, *l = r.anchor + 3, *g = r.g.values + 2;
+    dl_backend_copy_in(b, t, theta, n * sizeof(float));
+    dl_backend_copy_in(b, l, local, n * sizeof(float));
+    dl_movement_form(b, g, t, l, n);
+    dl_movement_squares(b, r.g.squares, g, n);
+    dl_movement_adopt(b, l, t, 0.3f, n);
+    dl_backend_copy_out(b, out->mixed, l, n * sizeof(float));
+    dl_movement_adopt(b, l, t, 1, n);
+    dl_movement_adopt(b, l, t, 0, n);
+    dl_backend_copy_out(b, out->copied, l, n * sizeof(float));
+    dl_backend_copy_out(b, out->g, g, n * sizeof(float));
+    dl_backend_copy_out(b, out->squares, r.g.squares, dl_gradient_blocks(n) * sizeof(double));
+    CHECK_OK(dl_backend_sync(b));
+    CHECK_BYTES(theta, out->copied, n * sizeof(float));
+    close_rig(&r);
+}
+
+TEST(movement_and_adoption_have_the_bits_of_the_cpu)
+{
+    static exchanged want, got;
+    dl_backend *b;
+    for (size_t i = 0; i < N_SIZES; i++) {
+        const size_t ways = sizes[i] < 5000 ? emulated_seeds(2) * EMULATED_WAYS : 6;
+        memset(&want, 0, sizeof want), memset(&got, 0, sizeof got);
+        CHECK_OK(dl_backend_create(&b, "cpu"));
+        exchange(&want, b, sizes[i]);
+        for (size_t way = 0; way < ways; way++) {
+            const emulated_setup setup = emulated_way(way);
+            CHECK_OK(emulated_open(&b, &setup));
+            exchange(&got, b, sizes[i]);
+            CHECK_BYTES(&want, &got, sizeof want);
+            CHECK_INT(0, emulated_leaked());
+        }
+    }
 }
 
 /* ---- products */
@@ -397,6 +451,7 @@ TEST(optimizers_follow_the_cpu_and_have_the_same_bits_in_every_order)
 }
 
 TEST_MAIN(pull_norm_and_scale_have_the_bits_of_the_cpu,
+          movement_and_adoption_have_the_bits_of_the_cpu,
           first_value_that_is_not_finite_is_found_and_zeros_follow,
           product_of_any_shape_is_one_chain_of_fma_for_each_element,
           optimizers_follow_the_cpu_and_have_the_same_bits_in_every_order)

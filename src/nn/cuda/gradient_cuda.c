@@ -13,17 +13,14 @@ _Static_assert((int)DL_CUDA_BLOCK == (int)DL_BLOCK, "a kernel's block is that of
  * stream's order makes the second one see all of the first. */
 void dl_cuda_judge(const dl_gradient *g)
 {
-    const size_t blocks = dl_gradient_blocks(g->n);
-    const dl_cuda_squares_arguments squares = {g->values, g->n, g->squares};
     const dl_cuda_judge_arguments judge = {.values = g->values,
                                            .n = g->n,
                                            .squares = g->squares,
-                                           .n_squares = blocks,
+                                           .n_squares = dl_gradient_blocks(g->n),
                                            .verdict = g->verdict,
                                            .clip = g->clip,
                                            .margin = g->margin};
-    dl_backend_cuda_launch(g->backend, &(dl_cuda_launch){"dl_squares", blocks * DL_CUDA_LANES,
-                                                         &squares, sizeof squares});
+    dl_cuda_squares(g->backend, g->squares, g->values, g->n);
     dl_backend_cuda_launch(g->backend,
                            &(dl_cuda_launch){"dl_judge", DL_GPU_THREADS, &judge, sizeof judge});
 }

@@ -41,6 +41,22 @@ typedef struct dl_cuda_pull_arguments {
     float mu;
 } dl_cuda_pull_arguments;
 
+/* g = before - after; a thread for each element. */
+typedef struct dl_cuda_form_arguments {
+    float *g;
+    const float *before, *after;
+    uint64_t n;
+} dl_cuda_form_arguments;
+
+/* local = theta + mix (local - theta), or theta with mix 0. */
+typedef struct dl_cuda_adopt_arguments {
+    float *local;
+    const float *theta;
+    uint64_t n;
+    float mix;
+    int zero;
+} dl_cuda_adopt_arguments;
+
 /* One thread fills *hyper, unless the verdict skips the step. */
 typedef struct dl_cuda_hyper_arguments {
     dl_hyper *hyper;

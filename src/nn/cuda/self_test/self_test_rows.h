@@ -11,6 +11,8 @@
     X(judge) \
     X(scale) \
     X(pull) \
+    X(form_movement) \
+    X(adopt_theta) \
     X(hyper_of_step) \
     X(adamw) \
     X(qhadamw) \

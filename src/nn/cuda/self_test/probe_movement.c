@@ -1,0 +1,36 @@
+/* probe_movement.c - the kernels of an exchange against the CPU's own functions, with equal bits.
+ */
+#include "nn/cuda/kernel_arguments.h"
+#include "nn/cuda/self_test/self_test_rows.h"
+#include "nn/movement.h"
+
+enum { N = 517 }; /* over one block of threads, and not all of the next */
+
+diloco_status dl_probe_form_movement(dl_probe *p)
+{
+    float *g = dl_probe_output(p, N, 0), *before = dl_probe_input(p, N);
+    float *after = dl_probe_input(p, N);
+    const dl_cuda_form_arguments a = {DL_PROBE_AT(p, g), DL_PROBE_AT(p, before),
+                                      DL_PROBE_AT(p, after), N};
+    dl_probe_run(p, N, &a, sizeof a);
+    dl_movement_form(p->cpu, g, before, after, N);
+    return dl_probe_compare(p);
+}
+
+static diloco_status adopt(dl_probe *p, float mix)
+{
+    dl_probe_begin(p);
+    float *local = dl_probe_change(p, N, 0), *theta = dl_probe_input(p, N);
+    theta[3] = -0.0f; /* an fma with mix 0 would give 0 */
+    const dl_cuda_adopt_arguments a = {
+        .local = DL_PROBE_AT(p, local), .theta = DL_PROBE_AT(p, theta), .n = N, .mix = mix};
+    dl_probe_run(p, N, &a, sizeof a);
+    dl_movement_adopt(p->cpu, local, theta, mix, N);
+    return dl_probe_compare(p);
+}
+
+diloco_status dl_probe_adopt_theta(dl_probe *p)
+{
+    DL_TRY(adopt(p, 0.3f));
+    return adopt(p, 0);
+}
