@@ -72,6 +72,7 @@ typedef struct pass {
     const dl_exec *x;
     uint32_t fragment;
     float *g;                /* capturing */
+    bool formed;             /* g and its norm are there already, by a device */
     float mix;               /* adopting */
     bool shares;             /* beginning a round, deciding: there is an own share */
     float step;              /* of the own share: the learning rate times this replica's weight */
@@ -101,6 +102,14 @@ static void each_piece(const pass *p, range r, piece_fn fn)
     }
 }
 
+/* Copies a part of a tensor if it has a place. */
+static void copy_piece(const pass *p, size_t i, size_t skip, size_t n)
+{
+    const dl_capture_part *c = &p->x->capture;
+    float *copy = c->copies ? c->copies[c->tensor_of[i]] : NULL;
+    if (copy) memcpy(copy + skip, (const float *)c->local[i].data + skip, n * sizeof *copy);
+}
+
 /* Forms how far a part of a tensor moved, or takes its gradient, and copies the part if it has a
  * place. The sign is before minus after, everywhere (docs/architecture.md section 2). */
 static void form_piece(const pass *p, size_t i, size_t skip, size_t n)
@@ -117,8 +126,7 @@ static void form_piece(const pass *p, size_t i, size_t skip, size_t n)
         narrow_delta(g, before, after, n, narrow_type(x, i));
     else
         dl_delta(g, before, after, n);
-    float *copy = x->capture.copies ? x->capture.copies[x->capture.tensor_of[i]] : NULL;
-    if (copy) memcpy(copy + skip, after, n * sizeof *copy);
+    copy_piece(p, i, skip, n);
 }
 
 void dl_exec_copy_to(dl_exec *x, void **places)
@@ -189,8 +197,8 @@ static void capture_part(void *context, int part, int n_parts)
     dl_fp_state fp = dl_fp_enter();
     for (range r = {.begin = begin}; r.begin < end; r.begin = r.end) {
         r.end = dl_size_min(end, r.begin + CHUNK);
-        each_piece(p, r, form_piece);
-        for (size_t at = r.begin; at < r.end; at += DL_BLOCK)
+        each_piece(p, r, p->formed ? copy_piece : form_piece);
+        for (size_t at = r.begin; at < r.end && !p->formed; at += DL_BLOCK)
             p->x->capture.norm2[at / DL_BLOCK] =
                 dl_block_norm2(p->g + at, dl_size_min(r.end - at, DL_BLOCK));
         if (p->x->capture.residual) add_residual(p, r);
@@ -205,7 +213,7 @@ static void capture_part(void *context, int part, int n_parts)
  * threads have ended. So the norm has the same bits for every number of threads (B3). */
 static size_t form_g(const dl_exec *x, uint32_t fragment, float *g, double *norm)
 {
-    pass p = {.x = x, .fragment = fragment, .g = g};
+    pass p = {.x = x, .fragment = fragment, .g = g, .formed = x->a.moves != NULL};
     size_t bad = SIZE_MAX;
     double norm2 = 0;
     for (int part = 0; part < DL_POOL_MAX; part++)
@@ -226,10 +234,12 @@ diloco_status dl_exec_capture(dl_exec *x, uint64_t entry, uint32_t fragment,
                               const dl_train_stats *stats)
 {
     dl_capture *c = &x->capture.at[entry % x->capture.n];
-    if (!x->capture.copies) DL_TRY(dl_mirrors_pull(x->a.mirrors, (int)fragment, x->a.trainer_pool));
+    if (!x->capture.copies && !x->a.moves)
+        DL_TRY(dl_mirrors_pull(x->a.mirrors, (int)fragment, x->a.trainer_pool));
     /* The free copy of the state serves as memory. The two copies alternate, so its address differs
      * between entries. */
     if (x->capture.shares_next) c->g = x->state.next[fragment].theta;
+    if (x->a.moves) DL_TRY(dl_exec_form_on_device(x, fragment, c->g));
     const size_t bad = form_g(x, fragment, c->g, &c->norm);
     copy_discrete(x, fragment, c->discrete);
     finish_copies(x, fragment);
@@ -288,6 +298,11 @@ void dl_exec_adopt(dl_exec *x, uint32_t fragment, float mix)
 {
     if (x->capture.start) {
         dl_exec_begin_round(x, fragment, DL_NO_ENTRY, 0);
+        return;
+    }
+    if (x->a.moves) {
+        dl_exec_adopt_on_device(x, fragment, mix);
+        dl_state_put_out(&x->state, (int)fragment);
         return;
     }
     if (mix == 0 ? dl_mirrors_check(x->a.mirrors)

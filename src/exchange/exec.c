@@ -126,6 +126,7 @@ static void lay_out_trainer(dl_exec *x, dl_arena *arena)
     x->capture.tensor_of = DL_ARENA_ARRAY(arena, size_t, x->a.n_tensors);
     x->capture.first = DL_ARENA_ARRAY(arena, size_t, n_fragments(x) + 1);
     x->capture.norm2 = DL_ARENA_ARRAY(arena, double, largest(x).n_trained / DL_BLOCK + 1);
+    if (x->a.moves) x->capture.theta_on_device = DL_ARENA_ARRAY(arena, dl_hash, n_fragments(x));
     x->upload.payload = dl_arena_take(arena, x->upload.gap + room);
     if (x->upload.pipelined) x->upload.sent.payload = dl_arena_take(arena, x->upload.gap + room);
     lay_out_beside(x, arena);
@@ -219,6 +220,7 @@ static diloco_status take_memory(dl_exec *x)
     DL_TRY(dl_arena_init(&x->arena, measure.used));
     layout(x, &x->arena);
     if (x->a.tensors) list_local_tensors(x);
+    DL_TRY(dl_exec_prepare_device(x));
     const dl_outer *outer = dl_outer_of(&x->a.run->config);
     if (!outer) return dl_no_row("outer optimizer", x->a.run->config.outer_optimizer);
     DL_TRY(dl_state_init_on_disk(&x->state, &x->a.run->manifest, outer, x->a.max_members,

@@ -7,6 +7,7 @@
 #define DL_EXCHANGE_EXEC_H
 
 #include "base/thread.h"
+#include "exchange/device_moves.h"
 #include "exchange/peers.h"
 #include "log/runfile.h"
 #include "protocol/machine.h"
@@ -24,7 +25,8 @@ typedef struct dl_exec_args {
     dl_generation self;
     /* The trainer's tensors, or their mirrors, in manifest order. NULL: this is a reader. */
     const diloco_tensor *tensors;
-    dl_mirrors *mirrors; /* of the tensors that have one; NULL: no mirrors */
+    dl_mirrors *mirrors;          /* of the tensors that have one; NULL: no mirrors */
+    const dl_device_moves *moves; /* all tensors are on that device; NULL: the host computes */
     /* [n_tensors], or NULL: contribute these, not movements */
     const float *const *gradients;
     size_t n_tensors;

@@ -109,7 +109,8 @@ typedef struct dl_capture_part {
     /* [n] of DL_CONTRIBUTION_HEADER bytes: a capture's facts in the form of its contribution's
      * header, saved beside its arrays. Zeros: no capture. */
     unsigned char *heads;
-    double *norm2; /* [blocks of the largest fragment] of a capture */
+    double *norm2;            /* [blocks of the largest fragment] of a capture */
+    dl_hash *theta_on_device; /* [n_fragments] digest of the state whose theta is there */
     /* f32 of all fragments; fragment f begins at f32_at[f]. NULL: this run does not need it. */
     size_t *f32_at;      /* [n_fragments + 1] */
     float *residual;     /* of error feedback */
@@ -263,6 +264,16 @@ void dl_exec_leave_out(dl_exec *x, const dl_capture *capture);
 /* capture.c: drops every capture, because the state was replaced. */
 void dl_exec_forget(dl_exec *x);
 void dl_exec_clear_residual(dl_exec *x); /* does nothing without error feedback */
+
+/* capture_on_device.c: takes the device's memory, after the layout and the forms. Does nothing
+ * without `moves`. Returns DILOCO_EREFUSED for a tensor that is not f32, and DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_exec_prepare_device(dl_exec *x);
+/* capture_on_device.c: gives the movement of the fragment g and the squares of its blocks
+ * (capture.norm2), as capture.c forms them. Returns DILOCO_EIO if the device has failed. */
+DL_MUST_CHECK diloco_status dl_exec_form_on_device(dl_exec *x, uint32_t fragment, float *g);
+/* capture_on_device.c: dl_exec_adopt on the device. The mirrors keep their values. A failure is
+ * kept by the mirrors. */
+void dl_exec_adopt_on_device(dl_exec *x, uint32_t fragment, float mix);
 
 /* fetch.c: carries out DL_REQUEST_FETCH, and drops what was prefetched for it. */
 typedef struct dl_fetchers dl_fetchers;

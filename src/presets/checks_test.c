@@ -59,6 +59,23 @@ TEST(parts_of_a_callers_own_are_refused_by_name)
             CHANGES("trainer.model_name", "user:mine"));
 }
 
+TEST(exchange_on_a_card_is_refused_where_it_has_no_functions)
+{
+#define ON_CARD(...)                                                                               \
+    CHANGES("trainer.device", "cuda", "trainer.device_exchange", "true", __VA_ARGS__)
+    refused(DILOCO_EREFUSED, "trainer.device_exchange is an option of a card", "leave it false",
+            "diloco", CHANGES("trainer.device_exchange", "true"));
+    refused(DILOCO_EREFUSED, "trainer.device_exchange = true", "exchanges gradients",
+            "data_parallel", ON_CARD("trainer.rounds", "3"));
+    refused(DILOCO_EREFUSED, "trainer.device_exchange = true", "server.diloco.overlap of one round",
+            "eager", ON_CARD("trainer.rounds", "3"));
+    refused(DILOCO_EREFUSED, "trainer.device_exchange = true", "clients.total_clients", "federated",
+            ON_CARD("trainer.rounds", "3"));
+    refused(DILOCO_EREFUSED, "trainer.device_exchange = true", "mixes parameters on the host",
+            "noloco", ON_CARD("trainer.rounds", "3"));
+#undef ON_CARD
+}
+
 TEST(options_that_only_a_log_decides_are_refused_without_one)
 {
     static const char *const of_logs[][2] = {{"clients.total_clients", "4"},
@@ -577,6 +594,7 @@ TEST(data_is_reported_as_it_will_be_cut)
 TEST_MAIN(unknown_names_are_answered_with_the_nearest_and_their_place,
           a_warm_up_is_compared_with_the_end_of_an_extended_run,
           parts_of_a_callers_own_are_refused_by_name,
+          exchange_on_a_card_is_refused_where_it_has_no_functions,
           ways_of_overlapping_that_cannot_be_faithful_are_refused,
           options_that_only_a_log_decides_are_refused_without_one,
           nodes_that_could_never_exchange_are_refused,

@@ -244,9 +244,34 @@ static diloco_status check_cards(const dl_config *config)
                    (long long)config->gradient_bucket_bytes, config->device);
 }
 
+/* Runs whose exchange has no functions on a card (exchange/device_moves.h). */
+static diloco_status check_device_exchange(const dl_config *config)
+{
+    static const struct {
+        const char *needs, *reason;
+    } rows[] = {
+        {"preset != data_parallel", "preset data_parallel exchanges gradients"},
+        {"server.diloco.overlap = steps",
+         "a server.diloco.overlap of one round begins the next round on the host"},
+        {"clients.total_clients = 0", "the clients of clients.total_clients begin on the host"},
+        {"swarm.consensus = log", "swarm.consensus = \"none\" mixes parameters on the host"},
+    };
+    for (size_t i = 0; config->device_exchange && i < sizeof rows / sizeof rows[0]; i++) {
+        const dl_condition need = dl_condition_read(dl_config_table, rows[i].needs);
+        if (!dl_condition_holds(&need, config))
+            return dl_fail(DILOCO_EREFUSED,
+                           "trainer.device_exchange = true computes movements on the card, and "
+                           "%s: leave it false",
+                           rows[i].reason);
+    }
+    return DILOCO_OK;
+}
+
 const refusal dl_refusals[] = {
-    check_device,      check_cards,    check_tracker,   check_store,         check_faithful,
-    check_counts,      check_quorum,   check_outer_row, check_data_parallel, check_single,
-    check_synchronous, check_schedule, check_optimizer, check_muon,          dl_schedule_check,
-    check_deal,        NULL,
+    check_device,        check_cards,     check_device_exchange,
+    check_tracker,       check_store,     check_faithful,
+    check_counts,        check_quorum,    check_outer_row,
+    check_data_parallel, check_single,    check_synchronous,
+    check_schedule,      check_optimizer, check_muon,
+    dl_schedule_check,   check_deal,      NULL,
 };

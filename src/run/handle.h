@@ -32,6 +32,7 @@ typedef struct dl_run_model {
     size_t n_devices;
     const diloco_device *device;          /* of the tensors that are registered next */
     dl_mirrors *mirrors;                  /* from diloco_run_create; NULL: no tensor needs one */
+    dl_device_moves moves;                /* prepare NULL: the host computes at due points */
     dl_private privates[DL_MAX_PRIVATES]; /* names owned, except the exchange's */
     size_t n_privates;
     size_t n_exchanges; /* the last privates are the exchange's; from diloco_run_join */

@@ -253,6 +253,7 @@ static diloco_status make_exec(diloco_run *run)
         .self = run->self,
         .tensors = run->model.tensors,
         .mirrors = run->model.mirrors,
+        .moves = run->model.moves.prepare ? &run->model.moves : NULL,
         .gradients = run->model.has_gradients ? run->model.gradients : NULL,
         .n_tensors = run->model.n_tensors,
         .max_members = dl_clients_max_members(&run->config),

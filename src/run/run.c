@@ -2,6 +2,7 @@
  * machine.c is the protocol, and driver.c drives it. */
 #include "run/handle.h"
 #include "run/open.h"
+#include "run/run_moves.h"
 
 #include "base/log.h"
 #include "base/sized.h"
@@ -108,6 +109,11 @@ diloco_status diloco_run_tensor_sized(diloco_run *run, const diloco_tensor *give
     d[n - 1] = run->model.device;
     run->model.n_tensors = n;
     return DILOCO_OK;
+}
+
+void dl_run_set_moves(diloco_run *run, const dl_device_moves *moves)
+{
+    run->model.moves = *moves;
 }
 
 /* Sets the device of the tensors that are registered next; NULL means host memory (public, run.h).

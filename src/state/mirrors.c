@@ -162,6 +162,11 @@ static void wait_for_all(dl_mirrors *m, int fragment)
     }
 }
 
+void dl_mirrors_settle(dl_mirrors *m, int fragment)
+{
+    if (m) wait_for_all(m, fragment);
+}
+
 diloco_status dl_mirrors_check(const dl_mirrors *m)
 {
     return m && m->failed ? dl_fail(m->failed, "%s", m->text) : DILOCO_OK;

@@ -30,5 +30,8 @@ enum { DL_ALL_FRAGMENTS = -1 };
 DL_MUST_CHECK diloco_status dl_mirrors_pull(dl_mirrors *m, int fragment, dl_pool *pool);
 void dl_mirrors_push(dl_mirrors *m, int fragment, dl_pool *pool);
 DL_MUST_CHECK diloco_status dl_mirrors_check(const dl_mirrors *m);
+/* dl_mirrors_settle waits for the devices of a fragment after other work on its tensors. A failure
+ * is kept, as that of a copy. */
+void dl_mirrors_settle(dl_mirrors *m, int fragment);
 
 #endif

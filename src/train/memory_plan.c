@@ -14,7 +14,8 @@
  *                       combined update, if one replica combines for all
  *     copies            host copies where the host cannot use the device's memory: the model twice
  *                       (train/staging.h and the run's mirrors), and the moments or, in
- *                       data_parallel, the gradients
+ *                       data_parallel, the gradients; with trainer.device_exchange theta and one
+ *                       fragment's movement on the device
  *     activations       the rest of the model's graph, such as the weights rounded to bf16, and the
  *                       inner optimizer's memory for a step
  *     data              batches, and the mapped pages of the shard and of the validation part
@@ -133,6 +134,7 @@ static diloco_status plan_exchange(diloco_memory_plan *out, const dl_config *con
                    dl_outer_whole_bytes(manifest, outer, out->threads);
     dl_topology_kind topology;
     DL_TRY(dl_topology_choose(&topology, config, manifest));
+    if (config->device_exchange) out->copies += 4 * out->parameters + sizeof(float) * most.floats;
     snprintf(out->exchange, sizeof out->exchange, "%s", dl_topology_names[topology]);
     uint64_t slots = (uint64_t)members * (DL_CONTRIBUTION_HEADER + most.payload);
     if (topology == DL_TOPOLOGY_LEADER) slots += most.floats * sizeof(float);

@@ -170,6 +170,11 @@ TEST(plan_of_a_card_in_bf16_has_smaller_activations_and_the_cpu_refuses_it)
     CHECK_INT(wide_values.moments, p.moments);
     CHECK(p.activations < wide_values.activations);
     CHECK(p.activations > wide_values.activations / 2);
+    set(config, "trainer.device_exchange", "true"); /* theta, and the movement of all of it */
+    const uint64_t copies = p.copies;
+    CHECK_OK(diloco_train_plan(&p, config));
+    CHECK_INT(copies + 2 * 4 * p.parameters, p.copies);
+    set(config, "trainer.device_exchange", "false");
     set(config, "trainer.device", "cpu");
     CHECK_STATUS(DILOCO_EREFUSED, diloco_train_plan(&p, config));
     CHECK_CONTAINS("trainer.precision is an option of a card", diloco_error_text());

@@ -8,6 +8,7 @@
 #include "presets/presets.h"
 #include "protocol/logical_clients.h"
 #include "run/extension.h"
+#include "run/run_moves.h"
 #include "train/weights.h"
 #include <diloco/inspect.h>
 
@@ -75,6 +76,17 @@ static diloco_status register_tensors(diloco_run *run, dl_setup *s, bool data_pa
     return diloco_run_data_digest(run, dl_data_digest(s->data));
 }
 
+/* A backend in host memory needs no such functions: the run computes on its memory. */
+static void offer_moves(diloco_run *run, dl_setup *s)
+{
+    size_t n_tensors;
+    if (!s->config.device_exchange || s->backend->ops->in_host_memory) return;
+    s->device_exchange.backend = s->backend;
+    s->device_exchange.tensors = dl_model_tensors(s->model, &n_tensors);
+    const dl_device_moves moves = dl_device_exchange_moves(&s->device_exchange);
+    dl_run_set_moves(run, &moves);
+}
+
 /* Sets the initial state of a new run. An existing run has its own. */
 static diloco_status set_initial(dl_setup *s, bool exists)
 {
@@ -89,6 +101,7 @@ diloco_status dl_opening_run(diloco_run **run, dl_setup *s, const char *name, bo
 {
     DL_TRY(diloco_run_open(run, &s->config, name));
     DL_TRY(register_tensors(*run, s, dl_preset_is(&s->config, "data_parallel")));
+    offer_moves(*run, s);
     return set_initial(s, exists);
 }
 

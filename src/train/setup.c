@@ -169,6 +169,7 @@ void dl_setup_close(dl_setup *s)
     dl_staging_deinit(&s->staged_parameters);
     dl_staging_deinit(&s->staged_counters);
     dl_staging_deinit(&s->staged_gradients);
+    dl_device_exchange_deinit(&s->device_exchange);
     dl_model_destroy(s->model);
     dl_backend_destroy(s->backend);
     dl_pool_destroy(s->pool);

@@ -27,11 +27,12 @@ diloco_status __wrap_dl_device_open(dl_backend **out, const char *device, size_t
 
 /* A run of two entries of two steps. Two devices divide the optimizer, and add gradients in parts.
  */
-static dl_config *short_run(size_t n_devices)
+static dl_config *short_run(size_t n_devices, bool exchanges)
 {
     dl_config *config = fixture_config("diloco");
     set(config, "trainer.device", n_devices == 1 ? "cuda" : "cuda:1,0");
     set(config, "trainer.local_steps_per_round", "2");
+    if (exchanges) set(config, "trainer.device_exchange", "true");
     if (n_devices == 1) return config;
     set(config, "trainer.gradient_accumulation_steps", "2");
     set(config, "trainer.gradient_bucket_bytes", "3000");
@@ -74,10 +75,18 @@ static void check_text(void)
     CHECK(!strstr(text, "(null)")); /* it names the call */
 }
 
+/* A run, and the theta that it ends with if nothing fails. */
+typedef struct setting {
+    size_t n_devices;
+    bool exchanges; /* on the device */
+    const float *expected;
+    size_t n;
+} setting;
+
 /* Returns whether the run has ended with an error. */
-static bool check_failure(size_t n_devices, const float *expected, size_t n, uint64_t at, int code)
+static bool check_failure(const setting *s, uint64_t at, int code)
 {
-    dl_config *config = short_run(n_devices);
+    dl_config *config = short_run(s->n_devices, s->exchanges);
     uint64_t calls;
     size_t n_theta;
     const diloco_status status = run(config, at, code, &calls);
@@ -89,48 +98,54 @@ static bool check_failure(size_t n_devices, const float *expected, size_t n, uin
     }
     emulated_configure(&(emulated_setup){.seed = 1, .devices = 2}); /* it may not have failed yet */
     float *theta = fixture_theta(config, &n_theta);
-    CHECK_INT(n, n_theta);
-    CHECK_BYTES(expected, theta, n * sizeof *theta);
+    CHECK_INT(s->n, n_theta);
+    CHECK_BYTES(s->expected, theta, s->n * sizeof *theta);
     free(theta), free(config);
     return status != DILOCO_OK;
 }
 
 /* Tries the calls of a seed, which are at an even distance. Returns how many have failed. SEEDS
  * seeds have each call once, and the next SEEDS have it with the other result. */
-static size_t try_seed(size_t n_devices, const float *expected, size_t n, uint64_t calls,
-                       uint64_t seed, size_t *n_tried)
+static size_t try_seed(const setting *s, uint64_t calls, uint64_t seed, size_t *n_tried)
 {
     enum { SEEDS = 100 };
     static const int codes[] = {DL_CUDA_OUT_OF_MEMORY, DL_CUDA_LAUNCH_FAILED};
     size_t n_failed = 0;
     for (uint64_t at = 1 + seed * 37 % SEEDS; at <= calls; at += SEEDS, ++*n_tried)
-        n_failed +=
-            check_failure(n_devices, expected, n, at, codes[(at / SEEDS + (seed - 1) / SEEDS) % 2]);
+        n_failed += check_failure(s, at, codes[(at / SEEDS + (seed - 1) / SEEDS) % 2]);
     return n_failed;
 }
 
-static void check_failures(size_t n_devices)
+static void check_failures(size_t n_devices, bool exchanges)
 {
     uint64_t calls;
     size_t n, n_failed = 0, n_tried = 0;
-    dl_config *config = short_run(n_devices);
+    dl_config *config = short_run(n_devices, exchanges);
     CHECK_OK(run(config, 0, 0, &calls));
     float *expected = fixture_theta(config, &n);
+    const setting s = {n_devices, exchanges, expected, n};
     for (uint64_t seed = 0; seed < emulated_seeds(1); seed++)
-        n_failed += try_seed(n_devices, expected, n, calls, emulated_first_seed() + seed, &n_tried);
+        n_failed += try_seed(&s, calls, emulated_first_seed() + seed, &n_tried);
     CHECK(n_failed > n_tried / 2);
     free(expected), free(config);
 }
 
 TEST(run_whose_driver_fails_once_ends_with_its_error_and_resumes_bitwise)
 {
-    check_failures(1);
+    check_failures(1, false);
 }
 
 TEST(run_on_two_devices_with_one_failing_call_ends_with_its_error_and_resumes_bitwise)
 {
-    check_failures(2);
+    check_failures(2, false);
 }
 
-TEST_MAIN(run_whose_driver_fails_once_ends_with_its_error_and_resumes_bitwise,
-          run_on_two_devices_with_one_failing_call_ends_with_its_error_and_resumes_bitwise)
+TEST(run_that_exchanges_on_a_device_with_one_failing_call_ends_with_its_error_and_resumes_bitwise)
+{
+    check_failures(1, true);
+}
+
+TEST_MAIN(
+    run_whose_driver_fails_once_ends_with_its_error_and_resumes_bitwise,
+    run_on_two_devices_with_one_failing_call_ends_with_its_error_and_resumes_bitwise,
+    run_that_exchanges_on_a_device_with_one_failing_call_ends_with_its_error_and_resumes_bitwise)

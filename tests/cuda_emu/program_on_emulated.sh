@@ -53,27 +53,32 @@ expect 0 diloco doctor tiny.toml
 ! grep -q 'expected on the card' out || fail "doctor expects a card's speed on the CPU"
 expect_error 3 'there is no cuda device 1' diloco train tiny.toml $short --set trainer.device=cuda:1
 
-# Two replicas on the card and one on the CPU: one state. A replica on the card is killed, and rejoins.
-diloco train tiny.toml $short --set trainer.rounds=8 --store mixed --set run.replicas=3 --replicas 2 \
-    --set trainer.device=cuda --record card.jsonl >card.out 2>&1 &
-card=$!
-started=$card
-wait_for test -e mixed/gen/r0.0000
-wait_for test -e mixed/gen/r1.0000 # join takes a name that is free
-diloco join mixed --set data.train_path=text.txt --record cpu.jsonl >cpu.out 2>&1 &
-cpu=$!
-started="$started $cpu"
-wait_for has_entry mixed 0
-pid=
-for pid in $(children $card); do # of which one is the emulated device
-    [ "$(readlink "/proc/$pid/exe")" != "$program" ] || break
+# Two replicas on the card and one on the CPU: one state. A replica on the card is killed, and rejoins. In the
+# second run the card computes the due points.
+for exchange in false true; do
+    store=mixed-$exchange
+    diloco train tiny.toml $short --set trainer.rounds=8 --store $store --set run.replicas=3 --replicas 2 \
+        --set trainer.device=cuda --set trainer.device_exchange=$exchange --record card.jsonl >card.out 2>&1 &
+    card=$!
+    started=$card
+    wait_for test -e $store/gen/r0.0000
+    wait_for test -e $store/gen/r1.0000 # join takes a name that is free
+    diloco join $store --set data.train_path=text.txt --record cpu.jsonl >cpu.out 2>&1 &
+    cpu=$!
+    started="$started $cpu"
+    wait_for has_entry $store 0
+    pid=
+    for pid in $(children $card); do # of which one is the emulated device
+        [ "$(readlink "/proc/$pid/exe")" != "$program" ] || break
+    done
+    kill -9 "$pid" || fail "no replica was there to be killed"
+    wait $card || fail "the replicas on the card: $(cat card.out)"
+    wait $cpu || fail "the replica on the CPU: $(cat cpu.out)"
+    [ "$(cat cpu.jsonl card.jsonl | grep '"event":"end"' | grep -o '"digest":"[^"]*"' | sort | uniq -c |
+        awk '{ print $1 }')" = 3 ] || fail "the replicas end in other states"
+    expect 0 diloco verify $store
+    rm -f card.jsonl cpu.jsonl
 done
-kill -9 "$pid" || fail "no replica was there to be killed"
-wait $card || fail "the replicas on the card: $(cat card.out)"
-wait $cpu || fail "the replica on the CPU: $(cat cpu.out)"
-[ "$(cat cpu.jsonl card.jsonl | grep '"event":"end"' | grep -o '"digest":"[^"]*"' | sort | uniq -c |
-    awk '{ print $1 }')" = 3 ] || fail "the replicas end in other states"
-expect 0 diloco verify mixed
 
 # A replica that resumes on the CPU reports it: its training may have other bits.
 expect 0 diloco train tiny.toml $short --store moved --set run.replicas=1 --set trainer.device=cuda

@@ -4,7 +4,7 @@
 
 #include "base/config.h"
 
-enum { MAX_SETTINGS = 24, MAX_VALUES = 32, MAX_AXES = 24, MAX_CONDITIONS = 6, MAX_RULES = 256 };
+enum { MAX_SETTINGS = 24, MAX_VALUES = 32, MAX_AXES = 24, MAX_CONDITIONS = 6, MAX_RULES = 288 };
 enum { VALUE_TEXT = 64, LINE_TEXT = 512 };
 
 typedef struct setting {

@@ -1,0 +1,220 @@
+/* capture_on_device_test.c - a due point whose arithmetic is a device's, beside the same on the
+ * host. The device is arrays of the test. The run's own tensors hold NaNs there, so it reads none
+ * of them. */
+#include "exchange/exec_parts.h"
+
+#include "check.h"
+#include "exchange/generations.h"
+#include "run/open.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { N_A = DL_BLOCK + 5, N_B = 70, N_C = 3, N = N_A + N_B + N_C };
+
+/* "a" and "c" are fragment 0, and "b" between them is fragment 1. */
+typedef struct world {
+    dl_config config;
+    dl_store *store;
+    dl_runfile file;
+    dl_exec *exec;
+    float local[N], device[N], theta[N], movement[N];
+    size_t n_puts, largest;
+    diloco_status status; /* of the device */
+    diloco_tensor tensors[3];
+} world;
+
+/* ---- the device */
+
+static const size_t first[] = {0, N_A, N_A + N_B};
+
+static diloco_status prepare(void *user, size_t n, size_t largest)
+{
+    world *w = user;
+    CHECK_INT(N, n);
+    w->largest = largest;
+    return DILOCO_OK;
+}
+
+static void put(void *user, size_t at, const float *values, size_t n)
+{
+    world *w = user;
+    memcpy(w->theta + at, values, n * sizeof *values);
+    w->n_puts++;
+}
+
+static void form(void *user, const dl_device_part *p)
+{
+    world *w = user;
+    dl_delta(w->movement + p->begin, w->theta + p->theta, w->device + first[p->tensor], p->n);
+}
+
+static void adopt(void *user, const dl_device_part *p, float mix)
+{
+    world *w = user;
+    dl_adopt(w->device + first[p->tensor], w->theta + p->theta, mix, p->n);
+}
+
+static diloco_status collect(void *user, float *movement, double *squares, size_t n)
+{
+    world *w = user;
+    CHECK(n <= w->largest);
+    memcpy(movement, w->movement, n * sizeof *movement);
+    for (size_t at = 0; at < n; at += DL_BLOCK)
+        squares[at / DL_BLOCK] = dl_block_norm2(movement + at, dl_size_min(n - at, DL_BLOCK));
+    return w->status ? dl_fail(w->status, "the card is lost") : DILOCO_OK;
+}
+
+/* ---- a run of one replica */
+
+static void train(world *w, float by)
+{
+    for (size_t i = 0; i < N; i++) {
+        w->device[i] = sinf((float)i) + by * cosf((float)i);
+        w->local[i] = w->exec->a.moves ? NAN : w->device[i];
+    }
+}
+
+static diloco_status begin(world *w, const dl_device_moves *moves, diloco_dtype dtype)
+{
+    static int n;
+    char url[32];
+    dl_hash digest;
+    memset(w, 0, sizeof *w);
+    dl_config_init(&w->config);
+    snprintf(url, sizeof url, "mem://moves-%d", n++);
+    CHECK_OK(dl_config_set(&w->config, "run.store", url, "test"));
+    CHECK_OK(dl_config_set(&w->config, "run.state_dir", "none", "test"));
+    CHECK_OK(dl_config_set(&w->config, "trainer.local_steps_per_round", "4", "test"));
+    for (size_t i = 0; i < N; i++)
+        w->local[i] = sinf((float)i);
+    w->tensors[0] = (diloco_tensor){.name = "a", .data = w->local, .n_dims = 1, .shape = {N_A}};
+    w->tensors[1] = (diloco_tensor){
+        .name = "b", .data = w->local + first[1], .n_dims = 1, .shape = {N_B}, .fragment = 1};
+    w->tensors[2] = (diloco_tensor){.name = "c",
+                                    .data = w->local + first[2],
+                                    .dtype = dtype,
+                                    .role = DILOCO_FROZEN,
+                                    .n_dims = 1,
+                                    .shape = {N_C}};
+    const dl_run_creation what = {
+        .config = &w->config, .tensors = w->tensors, .n_tensors = 3, .data_digest = ""};
+    CHECK_OK(dl_store_open(&w->store, url, true));
+    CHECK_OK(dl_run_create_or_read(&w->file, &digest, w->store, &what));
+    dl_exec_args args = {.store = w->store,
+                         .run = &w->file,
+                         .tensors = w->tensors,
+                         .moves = moves,
+                         .n_tensors = 3,
+                         .max_members = 2,
+                         .beside = true,
+                         .n_copies = 2};
+    CHECK_OK(dl_run_claim_generation(&args.self, w->store, "r0", &w->file, &w->file.config, NULL));
+    DL_TRY(dl_exec_create(&w->exec, &args));
+    return dl_snapshot_read_newest(dl_exec_state(w->exec), w->store, &w->file, digest, UINT64_MAX,
+                                   NULL, DL_NEVER);
+}
+
+static void end(world *w)
+{
+    dl_exec_destroy(w->exec);
+    dl_runfile_deinit(&w->file);
+    dl_store_close(w->store);
+}
+
+static dl_device_moves moves_of(world *w)
+{
+    return (dl_device_moves){.user = w,
+                             .prepare = prepare,
+                             .put = put,
+                             .form = form,
+                             .adopt = adopt,
+                             .collect = collect};
+}
+
+static diloco_status capture(world *w, uint64_t entry, uint32_t fragment)
+{
+    const dl_train_stats work = {.steps = 4, .samples = 4, .end_sample = 4, .position = 4};
+    return dl_exec_capture(w->exec, entry, fragment, &work);
+}
+
+TEST(movement_and_adoption_on_a_device_are_those_of_the_host)
+{
+    static world host, on;
+    const dl_device_moves moves = moves_of(&on);
+    CHECK_OK(begin(&host, NULL, DILOCO_F32));
+    CHECK_OK(begin(&on, &moves, DILOCO_F32));
+    CHECK_INT(N_A + N_C, on.largest);
+    for (uint32_t f = 0; f < 2; f++) {
+        train(&host, 0.25f), train(&on, 0.25f);
+        CHECK_OK(capture(&host, f, f));
+        CHECK_OK(capture(&on, f, f));
+        const dl_capture *a = dl_exec_captured(host.exec, f), *b = dl_exec_captured(on.exec, f);
+        CHECK_BYTES(a->g, b->g, (f ? N_B : N_A + N_C) * sizeof(float));
+        CHECK(a->norm == b->norm && a->norm > 0);
+        for (size_t i = 0; i < 2; i++) {
+            dl_exec_adopt(host.exec, f, i ? 0 : 0.3f);
+            dl_exec_adopt(on.exec, f, i ? 0 : 0.3f);
+            CHECK_BYTES(host.local, on.device, sizeof host.local);
+        }
+    }
+    end(&host), end(&on);
+}
+
+TEST(theta_is_copied_to_the_device_once_for_each_state)
+{
+    static world w;
+    const dl_device_moves moves = moves_of(&w);
+    CHECK_OK(begin(&w, &moves, DILOCO_F32));
+    dl_exec_adopt(w.exec, 0, 0);
+    train(&w, 0.5f);
+    CHECK_OK(capture(&w, 0, 0));
+    dl_exec_adopt(w.exec, 0, 0.5f);
+    CHECK_INT(1, w.n_puts);
+    w.exec->state.now[0].theta[1] = 8;
+    dl_state_rehash(&w.exec->state, NULL);
+    dl_exec_adopt(w.exec, 0, 0);
+    CHECK_INT(2, w.n_puts);
+    CHECK(w.device[1] == 8);
+    dl_exec_adopt(w.exec, 1, 0);
+    CHECK_INT(3, w.n_puts);
+    end(&w);
+}
+
+TEST(movement_on_a_device_that_is_not_finite_names_its_tensor)
+{
+    static world w;
+    const dl_device_moves moves = moves_of(&w);
+    CHECK_OK(begin(&w, &moves, DILOCO_F32));
+    train(&w, 0.5f);
+    w.device[first[1] + 7] = NAN;
+    CHECK_STATUS(DILOCO_ENUMERIC, capture(&w, 1, 1));
+    CHECK_CONTAINS("the movement of b[7]", diloco_error_text());
+    end(&w);
+}
+
+TEST(lost_device_fails_the_capture)
+{
+    static world w;
+    const dl_device_moves moves = moves_of(&w);
+    CHECK_OK(begin(&w, &moves, DILOCO_F32));
+    train(&w, 0.5f);
+    w.status = DILOCO_EIO;
+    CHECK_STATUS(DILOCO_EIO, capture(&w, 0, 0));
+    CHECK(!dl_exec_captured(w.exec, 0));
+    end(&w);
+}
+
+TEST(tensor_that_is_not_f32_is_refused_by_name)
+{
+    static world w;
+    const dl_device_moves moves = moves_of(&w);
+    CHECK_STATUS(DILOCO_EREFUSED, begin(&w, &moves, DILOCO_BF16));
+    CHECK_CONTAINS("c is BF16: leave it false", diloco_error_text());
+    end(&w);
+}
+
+TEST_MAIN(movement_and_adoption_on_a_device_are_those_of_the_host,
+          theta_is_copied_to_the_device_once_for_each_state,
+          movement_on_a_device_that_is_not_finite_names_its_tensor, lost_device_fails_the_capture,
+          tensor_that_is_not_f32_is_refused_by_name)
