@@ -35,6 +35,16 @@ diloco_status dl_blocks_lay_out(dl_codec_form *form)
     return DILOCO_OK;
 }
 
+bool dl_codec_has_integers(const dl_codec *codec)
+{
+    return codec->blocks && codec->blocks->integers;
+}
+
+dl_blocks_place dl_blocks_place_of(const dl_codec_form *form, const dl_codec_tensor *t)
+{
+    return (dl_blocks_place){t->units * sizeof(float), scale_bytes(form) + t->at};
+}
+
 /* Where the first block begins, from element i of the array on, that is the tensor's. */
 static size_t block_from(const dl_codec_tensor *t, size_t i)
 {

@@ -31,6 +31,7 @@ typedef void (*dl_blocks_decode_fn)(float *out, const unsigned char *codes,
 typedef struct dl_block_kind {
     size_t bits; /* of a code: 1, 2, 4, 8 or 16 */
     bool scaled;
+    bool integers; /* codes of integers.h, which a card writes as well (nn/movement.h) */
     const dl_blocks_encode_fn *encode; /* [DL_N_ISA] */
     const dl_blocks_decode_fn *decode; /* [DL_N_ISA] */
 } dl_block_kind;
@@ -42,6 +43,12 @@ void dl_blocks_encode_part(const dl_codec_form *form, unsigned char *out, const 
 diloco_status dl_blocks_check(const dl_codec_form *form, const unsigned char *payload, size_t len);
 void dl_blocks_decode(const dl_codec_form *form, float *out, const unsigned char *payload,
                       size_t len, size_t first, size_t n);
+
+/* The places of a tensor's scales and codes in a payload, in bytes. */
+typedef struct dl_blocks_place {
+    size_t scales, codes;
+} dl_blocks_place;
+dl_blocks_place dl_blocks_place_of(const dl_codec_form *form, const dl_codec_tensor *tensor);
 
 size_t dl_blocks_ranges(const dl_codec_form *form, dl_codec_range out[DL_CODEC_RANGES],
                         size_t first, size_t n);
@@ -165,7 +172,7 @@ static inline DL_BODY void dl_decode_blocks(float *out, const unsigned char *cod
     if (n) dl_unpack(out, codes, dl_load_f32(scales), n, rule);
 }
 
-/* The rest of a codec with scales, from what its file calls `rule` and BITS. */
+/* The rest of a codec with scales, from what its file calls `rule`, BITS and INTEGERS. */
 #define DL_BLOCKS_CODEC(codec, what)                                                               \
     DL_KERNEL(encode_blocks,                                                                       \
               (unsigned char *codes, unsigned char *scales, const float *x, size_t n),             \
@@ -173,8 +180,11 @@ static inline DL_BODY void dl_decode_blocks(float *out, const unsigned char *cod
     DL_KERNEL(decode_blocks,                                                                       \
               (float *out, const unsigned char *codes, const unsigned char *scales, size_t n),     \
               dl_decode_blocks(out, codes, scales, n, &rule))                                      \
-    static const dl_block_kind kind = {                                                            \
-        .bits = BITS, .scaled = true, .encode = encode_blocks, .decode = decode_blocks};           \
+    static const dl_block_kind kind = {.bits = BITS,                                               \
+                                       .scaled = true,                                             \
+                                       .integers = INTEGERS,                                       \
+                                       .encode = encode_blocks,                                    \
+                                       .decode = decode_blocks};                                   \
     const dl_codec dl_codec_##codec = {                                                            \
         .name = #codec,                                                                            \
         .summary = what,                                                                           \

@@ -9,7 +9,7 @@
 #include "codec/blocks.h"
 #include "codec/codec_rows.h"
 
-enum { BITS = 4 };
+enum { BITS = 4, INTEGERS = false };
 
 #define LEAST 0x3c000000 /* 1/128 */
 #define HALF  0x00400000 /* the highest bit of a mantissa */

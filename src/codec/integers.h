@@ -13,6 +13,8 @@
 #include "codec/blocks.h"
 #include "codec/codec_rows.h"
 
+enum { INTEGERS = true };
+
 static inline DL_BODY float scale_of(const float *x, size_t n)
 {
     return dl_integer_scale(x, n, (1 << (BITS - 1)) - 1);

@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-enum { BITS = 1 };
+enum { BITS = 1, INTEGERS = false };
 
 static inline DL_BODY double size(float x, float unused)
 {

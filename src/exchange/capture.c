@@ -210,20 +210,21 @@ static void capture_part(void *context, int part, int n_parts)
 
 /* g of a fragment with its residual, and the norm without it. Returns the index of the first
  * element that is not usable; SIZE_MAX: none. The block sums are added in index order after the
- * threads have ended. So the norm has the same bits for every number of threads (B3). */
-static size_t form_g(const dl_exec *x, uint32_t fragment, float *g, double *norm)
+ * threads have ended. So the norm has the same bits for every number of threads (B3). Of a capture
+ * that a device has encoded, only the norm is left to do. */
+static size_t form_g(const dl_exec *x, uint32_t fragment, dl_capture *c)
 {
-    pass p = {.x = x, .fragment = fragment, .g = g, .formed = x->a.moves != NULL};
+    pass p = {.x = x, .fragment = fragment, .g = c->g, .formed = x->a.moves != NULL};
     size_t bad = SIZE_MAX;
     double norm2 = 0;
     for (int part = 0; part < DL_POOL_MAX; part++)
         p.bad[part] = SIZE_MAX;
-    dl_pool_run(x->a.trainer_pool, capture_part, &p);
+    if (!c->encoded) dl_pool_run(x->a.trainer_pool, capture_part, &p);
     for (size_t at = 0; at < n_floats(x, fragment); at += DL_BLOCK)
         norm2 += x->capture.norm2[at / DL_BLOCK];
     for (int part = 0; part < DL_POOL_MAX; part++)
         bad = dl_size_min(bad, p.bad[part]);
-    *norm = sqrt(norm2);
+    c->norm = sqrt(norm2);
     return bad;
 }
 
@@ -239,8 +240,8 @@ diloco_status dl_exec_capture(dl_exec *x, uint64_t entry, uint32_t fragment,
     /* The free copy of the state serves as memory. The two copies alternate, so its address differs
      * between entries. */
     if (x->capture.shares_next) c->g = x->state.next[fragment].theta;
-    if (x->a.moves) DL_TRY(dl_exec_form_on_device(x, fragment, c->g));
-    const size_t bad = form_g(x, fragment, c->g, &c->norm);
+    if (x->a.moves) DL_TRY(dl_exec_form_on_device(x, fragment, c));
+    const size_t bad = form_g(x, fragment, c);
     copy_discrete(x, fragment, c->discrete);
     finish_copies(x, fragment);
     c->entry = entry;

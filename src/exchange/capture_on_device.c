@@ -11,7 +11,7 @@
 diloco_status dl_exec_prepare_device(dl_exec *x)
 {
     const dl_manifest *m = &x->a.run->manifest;
-    size_t largest = 0;
+    size_t largest = 0, payload = 0;
     if (!x->a.moves) return DILOCO_OK;
     DL_ASSERT(!x->capture.start && !x->a.gradients);
     for (size_t i = 0; i < m->n_tensors; i++)
@@ -20,9 +20,19 @@ diloco_status dl_exec_prepare_device(dl_exec *x)
                            "trainer.device_exchange = true is for tensors of f32, and %s is %s: "
                            "leave it false",
                            m->tensors[i].name, dl_dtype_name(m->tensors[i].dtype));
-    for (int f = 0; f < m->n_fragments; f++)
+    for (int f = 0; f < m->n_fragments; f++) {
         largest = dl_size_max(largest, x->forms[f].n);
-    return x->a.moves->prepare(x->a.moves->user, x->capture.f32_at[m->n_fragments], largest);
+        payload = dl_size_max(payload, x->capture.encodes ? x->forms[f].bound : 0);
+    }
+    return x->a.moves->prepare(x->a.moves->user, x->capture.f32_at[m->n_fragments], largest,
+                               payload);
+}
+
+bool dl_exec_encodes_on_device(const dl_exec *x)
+{
+    const bool saves_values = x->mode->keeps_in_flight && !x->capture.shares_next;
+    return x->a.moves && dl_codec_has_integers(x->forms[0].codec) && !saves_values &&
+           x->a.run->config.error_feedback == 0;
 }
 
 static void put_theta(dl_exec *x, uint32_t fragment)
@@ -44,15 +54,40 @@ static dl_device_part part_of(const dl_exec *x, uint32_t fragment, size_t i)
                             .n = t->count};
 }
 
-diloco_status dl_exec_form_on_device(dl_exec *x, uint32_t fragment, float *g)
+/* The sum of squares of a block is above the square of the bound if an element is above it: sums of
+ * squares in float64 do not decrease. */
+static bool is_usable(const double *squares, size_t n)
+{
+    const double most = (double)DL_ELEMENT_BOUND * (double)DL_ELEMENT_BOUND;
+    bool usable = true;
+    for (size_t at = 0; at < n; at += DL_BLOCK)
+        usable &= squares[at / DL_BLOCK] <= most; /* false of a NaN */
+    return usable;
+}
+
+/* A movement that may not be usable is copied to the host, where capture.c names the element. */
+diloco_status dl_exec_form_on_device(dl_exec *x, uint32_t fragment, dl_capture *c)
 {
     const dl_device_moves *moves = x->a.moves;
+    const dl_codec_form *form = &x->forms[fragment];
+    dl_device_movement to = {.n = form->n, .squares = x->capture.norm2};
+    c->encoded = x->capture.encodes;
     put_theta(x, fragment);
     for (size_t i = x->capture.first[fragment]; i < x->capture.first[fragment + 1]; i++) {
         const dl_device_part part = part_of(x, fragment, i);
         moves->form(moves->user, &part);
     }
-    return moves->collect(moves->user, g, x->capture.norm2, x->forms[fragment].n);
+    if (c->encoded) {
+        to.payload = c->payload;
+        to.payload_len = form->bound;
+        moves->encode(moves->user, form);
+        DL_TRY(moves->collect(moves->user, &to));
+        c->encoded = is_usable(to.squares, to.n);
+        to.payload = NULL;
+    }
+    if (c->encoded) return DILOCO_OK;
+    to.values = c->g;
+    return moves->collect(moves->user, &to);
 }
 
 void dl_exec_adopt_on_device(dl_exec *x, uint32_t fragment, float mix)

@@ -19,7 +19,8 @@ typedef struct world {
     dl_runfile file;
     dl_exec *exec;
     float local[N], device[N], theta[N], movement[N];
-    size_t n_puts, largest;
+    unsigned char payload[4 * N];
+    size_t n_puts, n_values, largest, room;
     diloco_status status; /* of the device */
     diloco_tensor tensors[3];
 } world;
@@ -28,11 +29,12 @@ typedef struct world {
 
 static const size_t first[] = {0, N_A, N_A + N_B};
 
-static diloco_status prepare(void *user, size_t n, size_t largest)
+static diloco_status prepare(void *user, size_t n, size_t largest, size_t payload)
 {
     world *w = user;
     CHECK_INT(N, n);
     w->largest = largest;
+    w->room = payload;
     return DILOCO_OK;
 }
 
@@ -55,13 +57,25 @@ static void adopt(void *user, const dl_device_part *p, float mix)
     dl_adopt(w->device + first[p->tensor], w->theta + p->theta, mix, p->n);
 }
 
-static diloco_status collect(void *user, float *movement, double *squares, size_t n)
+static void encode(void *user, const dl_codec_form *form)
 {
     world *w = user;
-    CHECK(n <= w->largest);
-    memcpy(movement, w->movement, n * sizeof *movement);
-    for (size_t at = 0; at < n; at += DL_BLOCK)
-        squares[at / DL_BLOCK] = dl_block_norm2(movement + at, dl_size_min(n - at, DL_BLOCK));
+    size_t len;
+    CHECK(form->bound <= w->room);
+    form->codec->encode(form, w->payload, &len, w->movement);
+    CHECK_INT(form->bound, len);
+}
+
+static diloco_status collect(void *user, const dl_device_movement *to)
+{
+    world *w = user;
+    CHECK(to->n <= w->largest);
+    w->n_values += to->values != NULL;
+    if (to->values) memcpy(to->values, w->movement, to->n * sizeof *to->values);
+    if (to->payload) memcpy(to->payload, w->payload, to->payload_len);
+    for (size_t at = 0; at < to->n; at += DL_BLOCK)
+        to->squares[at / DL_BLOCK] =
+            dl_block_norm2(w->movement + at, dl_size_min(to->n - at, DL_BLOCK));
     return w->status ? dl_fail(w->status, "the card is lost") : DILOCO_OK;
 }
 
@@ -75,7 +89,15 @@ static void train(world *w, float by)
     }
 }
 
-static diloco_status begin(world *w, const dl_device_moves *moves, diloco_dtype dtype)
+/* A codec, and whether another thread uploads. */
+typedef struct setting {
+    const char *codec;
+    bool beside;
+} setting;
+static const setting plain = {"f32", true};
+
+static diloco_status begin_as(world *w, const dl_device_moves *moves, diloco_dtype dtype,
+                              const setting *s)
 {
     static int n;
     char url[32];
@@ -86,6 +108,7 @@ static diloco_status begin(world *w, const dl_device_moves *moves, diloco_dtype 
     CHECK_OK(dl_config_set(&w->config, "run.store", url, "test"));
     CHECK_OK(dl_config_set(&w->config, "run.state_dir", "none", "test"));
     CHECK_OK(dl_config_set(&w->config, "trainer.local_steps_per_round", "4", "test"));
+    CHECK_OK(dl_config_set(&w->config, "server.diloco.codec", s->codec, "test"));
     for (size_t i = 0; i < N; i++)
         w->local[i] = sinf((float)i);
     w->tensors[0] = (diloco_tensor){.name = "a", .data = w->local, .n_dims = 1, .shape = {N_A}};
@@ -107,12 +130,17 @@ static diloco_status begin(world *w, const dl_device_moves *moves, diloco_dtype 
                          .moves = moves,
                          .n_tensors = 3,
                          .max_members = 2,
-                         .beside = true,
+                         .beside = s->beside,
                          .n_copies = 2};
     CHECK_OK(dl_run_claim_generation(&args.self, w->store, "r0", &w->file, &w->file.config, NULL));
     DL_TRY(dl_exec_create(&w->exec, &args));
     return dl_snapshot_read_newest(dl_exec_state(w->exec), w->store, &w->file, digest, UINT64_MAX,
                                    NULL, DL_NEVER);
+}
+
+static diloco_status begin(world *w, const dl_device_moves *moves, diloco_dtype dtype)
+{
+    return begin_as(w, moves, dtype, &plain);
 }
 
 static void end(world *w)
@@ -129,6 +157,7 @@ static dl_device_moves moves_of(world *w)
                              .put = put,
                              .form = form,
                              .adopt = adopt,
+                             .encode = encode,
                              .collect = collect};
 }
 
@@ -193,6 +222,72 @@ TEST(movement_on_a_device_that_is_not_finite_names_its_tensor)
     end(&w);
 }
 
+/* Returns the body of the contribution to an entry. */
+static dl_hash contribute(world *w, uint64_t entry, uint32_t fragment)
+{
+    const dl_request request = {
+        .kind = DL_REQUEST_CONTRIBUTE, .entry = entry, .fragment = fragment};
+    dl_reply reply = {.status = DILOCO_OK};
+    dl_exec_do(w->exec, &request, &reply, DL_NEVER);
+    CHECK_OK(reply.status);
+    return dl_exec_captured(w->exec, entry)->body;
+}
+
+TEST(contribution_that_a_device_encodes_has_the_bytes_of_the_host)
+{
+    static world host, on;
+    static const setting settings[] = {{"int8", false}, {"int4", false}, {"int2", false}};
+    const dl_device_moves moves = moves_of(&on);
+    for (size_t i = 0; i < 3; i++) {
+        CHECK_OK(begin_as(&host, NULL, DILOCO_F32, &settings[i]));
+        CHECK_OK(begin_as(&on, &moves, DILOCO_F32, &settings[i]));
+        for (uint32_t f = 0; f < 2; f++) {
+            train(&host, 0.25f), train(&on, 0.25f);
+            CHECK_OK(capture(&host, f, f));
+            CHECK_OK(capture(&on, f, f));
+            CHECK(dl_exec_captured(on.exec, f)->encoded);
+            CHECK(dl_exec_captured(host.exec, f)->norm == dl_exec_captured(on.exec, f)->norm);
+            CHECK(dl_hash_equal(contribute(&host, f, f), contribute(&on, f, f)));
+        }
+        CHECK_INT(0, on.n_values);
+        end(&host), end(&on);
+    }
+}
+
+TEST(values_come_to_the_host_where_something_else_needs_them)
+{
+    static world w;
+    static const setting settings[] = {{"int8", true}, {"e3m0", false}, {"topk", false}};
+    const dl_device_moves moves = moves_of(&w);
+    for (size_t i = 0; i < 3; i++) {
+        CHECK_OK(begin_as(&w, &moves, DILOCO_F32, &settings[i]));
+        train(&w, 0.25f);
+        CHECK_OK(capture(&w, 0, 0));
+        CHECK(!dl_exec_captured(w.exec, 0)->encoded);
+        CHECK_INT(1, w.n_values);
+        CHECK_INT(0, w.room);
+        end(&w);
+    }
+}
+
+/* A sum of squares above the bound's square may be of many elements. */
+TEST(encoded_movement_that_is_not_usable_names_its_tensor)
+{
+    static world w;
+    static const setting int8 = {"int8", false};
+    const dl_device_moves moves = moves_of(&w);
+    for (int i = 0; i < 3; i++) {
+        CHECK_OK(begin_as(&w, &moves, DILOCO_F32, &int8));
+        train(&w, 0.5f);
+        w.device[first[1] + 7] = i == 0 ? NAN : i == 1 ? 2e18f : 0.9e18f;
+        w.device[first[1] + 9] = 0.9e18f;
+        CHECK_STATUS(i < 2 ? DILOCO_ENUMERIC : DILOCO_OK, capture(&w, 1, 1));
+        if (i < 2) CHECK_CONTAINS("the movement of b[7]", diloco_error_text());
+        CHECK_INT(1, w.n_values);
+        end(&w);
+    }
+}
+
 TEST(lost_device_fails_the_capture)
 {
     static world w;
@@ -216,5 +311,8 @@ TEST(tensor_that_is_not_f32_is_refused_by_name)
 
 TEST_MAIN(movement_and_adoption_on_a_device_are_those_of_the_host,
           theta_is_copied_to_the_device_once_for_each_state,
+          contribution_that_a_device_encodes_has_the_bytes_of_the_host,
+          values_come_to_the_host_where_something_else_needs_them,
+          encoded_movement_that_is_not_usable_names_its_tensor,
           movement_on_a_device_that_is_not_finite_names_its_tensor, lost_device_fails_the_capture,
           tensor_that_is_not_f32_is_refused_by_name)

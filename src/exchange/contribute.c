@@ -164,6 +164,17 @@ static void make_header(dl_exec *x, size_t *n_spans, dl_contribution *c, unsigne
     x->upload.spans[0] = (dl_span){header, DL_CONTRIBUTION_HEADER};
 }
 
+/* Encodes a capture into the upload's payload, or copies the payload that a device has encoded. */
+static diloco_status encode(dl_exec *x, size_t *len, const dl_codec_form *form,
+                            const dl_capture *from)
+{
+    unsigned char *out = x->upload.payload + x->upload.gap;
+    if (!from->encoded) return dl_codec_encode(form, out, len, from->g, x->a.pool);
+    *len = form->bound;
+    memcpy(out, from->payload, *len);
+    return DILOCO_OK;
+}
+
 /* Writes header, payload, integers and booleans of `name` to x->upload.spans, and their number to
  * *n_spans. Encodes into the upload's payload, and compresses in place if the run says so; `gap` is
  * the room for that. A sliced contribution's object is only the table of digests: its slices are
@@ -182,7 +193,7 @@ static diloco_status make_object(dl_exec *x, size_t *n_spans, const object_name 
         make_header(x, n_spans, c, header);
         return DILOCO_OK;
     }
-    DL_TRY(dl_codec_encode(form, x->upload.payload + x->upload.gap, &raw, from->g, x->a.pool));
+    DL_TRY(encode(x, &raw, form, from));
     len = x->packer ? dl_pack(x->packer, x->upload.payload, x->upload.gap, raw, form->codec->width)
                     : raw;
     *c = describe(x, name, from, len);

@@ -62,11 +62,14 @@ static void lay_out_captures(dl_exec *x, dl_arena *arena)
     if (x->upload.pipelined) x->upload.sent.discrete = dl_arena_take(arena, discrete);
     float *g = DL_ARENA_ARRAY(arena, float, floats);
     unsigned char *d = dl_arena_take(arena, n * discrete);
+    const size_t room = x->capture.encodes ? payload_room(x) : 0;
+    unsigned char *payload = room ? dl_arena_take(arena, n * room) : NULL;
     x->capture.heads = dl_arena_take(arena, n * DL_CONTRIBUTION_HEADER);
     if (!x->capture.at) return; /* a plan measures the memory only */
     for (size_t i = 0; i < n; i++) {
         x->capture.at[i].g = g + i * most.n_trained;
         x->capture.at[i].discrete = d + i * discrete;
+        if (room) x->capture.at[i].payload = payload + i * room;
     }
     /* Otherwise nothing is in flight when the state is saved, or a resume drops it. */
     x->capture.keeps_in_flight = x->mode->keeps_in_flight && !x->capture.shares_next;
@@ -213,6 +216,7 @@ static diloco_status take_memory(dl_exec *x)
     x->collect.cap_seen = room_for_seen(x->a.max_members, ahead);
     x->capture.shares_next = ahead == 1 && !x->a.beside && x->mode->may_share_next &&
                              x->a.run->config.error_feedback == 0;
+    x->capture.encodes = dl_exec_encodes_on_device(x);
     DL_TRY(dl_topology_choose(&x->combine.topology_kind, &x->a.run->config, &x->a.run->manifest));
     x->combine.topology = dl_exec_topology_of(x->combine.topology_kind);
     x->upload.pipelined = ahead > 1 && x->a.beside && x->a.tensors;

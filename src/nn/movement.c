@@ -2,7 +2,7 @@
  */
 #include "nn/movement.h"
 
-#include "nn/cuda/columns.h"
+#include "nn/cuda/movement_columns.h"
 #include "nn/enter.h"
 #include "tensor/kernels.h"
 
@@ -27,15 +27,28 @@ static void adopt_on_cpu(dl_backend *b, float *local, const float *theta, float 
     dl_adopt(local, theta, mix, n);
 }
 
+static void encode_on_cpu(dl_backend *b, const dl_encoding *to, const float *x, size_t n)
+{
+    (void)b;
+    dl_isa_call(to->kind->encode)(to->codes, to->scales, x, n);
+}
+
 /* ---- the table */
 
 static const struct {
     void (*form)(dl_backend *b, float *g, const float *before, const float *after, size_t n);
     void (*squares)(dl_backend *b, double *squares, const float *g, size_t n);
     void (*adopt)(dl_backend *b, float *local, const float *theta, float mix, size_t n);
+    void (*encode)(dl_backend *b, const dl_encoding *to, const float *x, size_t n);
 } rows[DL_N_DEVICES] = {
-    [DL_DEVICE_CPU] = {.form = form_on_cpu, .squares = squares_on_cpu, .adopt = adopt_on_cpu},
-    [DL_DEVICE_CUDA] = {.form = dl_cuda_form, .squares = dl_cuda_squares, .adopt = dl_cuda_adopt},
+    [DL_DEVICE_CPU] = {.form = form_on_cpu,
+                       .squares = squares_on_cpu,
+                       .adopt = adopt_on_cpu,
+                       .encode = encode_on_cpu},
+    [DL_DEVICE_CUDA] = {.form = dl_cuda_form,
+                        .squares = dl_cuda_squares,
+                        .adopt = dl_cuda_adopt,
+                        .encode = dl_cuda_encode},
 };
 
 /* The floating-point environment is that of the exchange (PROTOCOL B1). */
@@ -69,5 +82,13 @@ void dl_movement_adopt(dl_backend *b, float *local, const float *theta, float mi
 {
     const dl_fp_state fp = enter(b);
     rows[b->ops->device].adopt(b, local, theta, mix, n);
+    leave(b, fp);
+}
+
+void dl_movement_encode(dl_backend *b, const dl_encoding *to, const float *x, size_t n)
+{
+    DL_ASSERT(to->kind->integers);
+    const dl_fp_state fp = enter(b);
+    rows[b->ops->device].encode(b, to, x, n);
     leave(b, fp);
 }

@@ -7,6 +7,7 @@
 #ifndef DL_NN_MOVEMENT_H
 #define DL_NN_MOVEMENT_H
 
+#include "codec/blocks.h"
 #include "tensor/backend.h"
 
 /* dl_movement_form queues g = before - after, f32[n] each. */
@@ -20,5 +21,14 @@ void dl_movement_squares(dl_backend *backend, double *squares, const float *g, s
 /* dl_movement_adopt queues local = theta + mix (local - theta), f32[n] each. With mix 0 it copies,
  * and with mix 1 it does nothing. */
 void dl_movement_adopt(dl_backend *backend, float *local, const float *theta, float mix, size_t n);
+
+/* The codes and scales of a tensor in a payload (codec/blocks.h), each aligned to 4 bytes. */
+typedef struct dl_encoding {
+    const dl_block_kind *kind; /* with `integers` */
+    unsigned char *codes, *scales;
+} dl_encoding;
+
+/* dl_movement_encode queues the encoding of x f32[n], a tensor's movement. */
+void dl_movement_encode(dl_backend *backend, const dl_encoding *to, const float *x, size_t n);
 
 #endif

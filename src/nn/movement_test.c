@@ -62,4 +62,38 @@ TEST(movement_norm_and_adoption_are_those_of_the_host)
             check(dl_backend_name_at(i), mixes[k]);
 }
 
-TEST_MAIN(movement_norm_and_adoption_are_those_of_the_host)
+static void check_encoding(const char *backend, const char *codec)
+{
+    static float x[N];
+    static unsigned char want[4 * N], got[4 * N];
+    dl_backend *b;
+    void *payload;
+    const dl_block_kind *kind = dl_codec_find(codec)->blocks;
+    const size_t scales = (N + DL_CODEC_BLOCK - 1) / DL_CODEC_BLOCK * sizeof(float);
+    const size_t codes = (N * kind->bits + 31) / 32 * 4;
+    CHECK_OK(dl_backend_create(&b, backend));
+    for (size_t i = 0; i < N; i++)
+        x[i] = sinf((float)i) * expf((float)(i % 50));
+    const dl_fp_state fp = dl_fp_enter();
+    dl_isa_call(kind->encode)(want + scales, want, x, N);
+    dl_fp_leave(fp);
+    float *on_device = put(b, x);
+    CHECK_OK(dl_backend_alloc(b, &payload, scales + codes));
+    const dl_encoding to = {kind, (unsigned char *)payload + scales, payload};
+    dl_movement_encode(b, &to, on_device, N);
+    dl_backend_copy_out(b, got, payload, scales + codes);
+    CHECK_OK(dl_backend_sync(b));
+    CHECK_BYTES(want, got, scales + codes);
+    dl_backend_release(b, on_device), dl_backend_release(b, payload);
+    dl_backend_destroy(b);
+}
+
+TEST(codes_and_scales_are_those_of_the_host)
+{
+    for (size_t i = 0; dl_backend_name_at(i); i++)
+        for (size_t k = 0; dl_codec_at(k); k++)
+            if (dl_codec_has_integers(dl_codec_at(k)))
+                check_encoding(dl_backend_name_at(i), dl_codec_at(k)->name);
+}
+
+TEST_MAIN(movement_norm_and_adoption_are_those_of_the_host, codes_and_scales_are_those_of_the_host)

@@ -6,12 +6,13 @@
 
 /* Memory is released first, since a join may be tried again. After an error the rest is kept until
  * deinit. */
-static diloco_status prepare(void *user, size_t n, size_t largest)
+static diloco_status prepare(void *user, size_t n, size_t largest, size_t payload)
 {
     dl_device_exchange *e = user;
     dl_device_exchange_deinit(e);
     DL_TRY(dl_backend_alloc(e->backend, &e->theta, n * sizeof(float)));
     DL_TRY(dl_backend_alloc(e->backend, &e->movement, largest * sizeof(float)));
+    DL_TRY(dl_backend_alloc(e->backend, &e->payload, payload));
     return dl_backend_alloc(e->backend, &e->squares, dl_gradient_blocks(largest) * sizeof(double));
 }
 
@@ -35,12 +36,28 @@ static void adopt(void *user, const dl_device_part *part, float mix)
                       (const float *)e->theta + part->theta, mix, part->n);
 }
 
-static diloco_status collect(void *user, float *movement, double *squares, size_t n)
+static void encode(void *user, const dl_codec_form *form)
 {
     const dl_device_exchange *e = user;
-    dl_movement_squares(e->backend, e->squares, e->movement, n);
-    dl_backend_copy_out(e->backend, movement, e->movement, n * sizeof *movement);
-    dl_backend_copy_out(e->backend, squares, e->squares, dl_gradient_blocks(n) * sizeof *squares);
+    for (size_t i = 0; i < form->n_tensors; i++) {
+        const dl_codec_tensor *t = &form->tensors[i];
+        const dl_blocks_place at = dl_blocks_place_of(form, t);
+        const dl_encoding to = {.kind = form->codec->blocks,
+                                .codes = (unsigned char *)e->payload + at.codes,
+                                .scales = (unsigned char *)e->payload + at.scales};
+        dl_movement_encode(e->backend, &to, (const float *)e->movement + t->begin, t->count);
+    }
+}
+
+static diloco_status collect(void *user, const dl_device_movement *to)
+{
+    const dl_device_exchange *e = user;
+    const size_t squares = dl_gradient_blocks(to->n) * sizeof *to->squares;
+    dl_movement_squares(e->backend, e->squares, e->movement, to->n);
+    dl_backend_copy_out(e->backend, to->squares, e->squares, squares);
+    if (to->values)
+        dl_backend_copy_out(e->backend, to->values, e->movement, to->n * sizeof *to->values);
+    if (to->payload) dl_backend_copy_out(e->backend, to->payload, e->payload, to->payload_len);
     return dl_backend_sync(e->backend);
 }
 
@@ -51,6 +68,7 @@ dl_device_moves dl_device_exchange_moves(dl_device_exchange *e)
                              .put = put,
                              .form = form,
                              .adopt = adopt,
+                             .encode = encode,
                              .collect = collect};
 }
 
@@ -59,5 +77,6 @@ void dl_device_exchange_deinit(dl_device_exchange *e)
     if (e->theta) dl_backend_release(e->backend, e->theta);
     if (e->movement) dl_backend_release(e->backend, e->movement);
     if (e->squares) dl_backend_release(e->backend, e->squares);
+    if (e->payload) dl_backend_release(e->backend, e->payload);
     *e = (dl_device_exchange){.backend = e->backend, .tensors = e->tensors};
 }

@@ -174,6 +174,11 @@ TEST(plan_of_a_card_in_bf16_has_smaller_activations_and_the_cpu_refuses_it)
     const uint64_t copies = p.copies;
     CHECK_OK(diloco_train_plan(&p, config));
     CHECK_INT(copies + 2 * 4 * p.parameters, p.copies);
+    set(config, "server.diloco.codec", "int8"); /* and two payloads of a byte an element */
+    CHECK_OK(diloco_train_plan(&p, config));
+    CHECK(p.copies >= copies + (2 * 4 + 2) * p.parameters);
+    CHECK(p.copies < copies + (2 * 4 + 3) * p.parameters);
+    set(config, "server.diloco.codec", "f32");
     set(config, "trainer.device_exchange", "false");
     set(config, "trainer.device", "cpu");
     CHECK_STATUS(DILOCO_EREFUSED, diloco_train_plan(&p, config));

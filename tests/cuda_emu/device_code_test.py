@@ -19,7 +19,9 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-EXACT = {"gradient_kernels.cu", "inner_kernels.cu"}  # the others use expf and logf of nvcc's library
+EXACT = {  # the others use expf and logf of nvcc's library
+    "gradient_kernels.cu", "inner_kernels.cu", "movement_kernels.cu", "encode_kernels.cu"
+}
 ATOMIC, MEMORY = "an atomic operation", "memory of a thread"
 FMA, FLUSHED = "an fma that the source does not write", "denormals are flushed"
 PLANTED = {  # planted_mistakes.cu

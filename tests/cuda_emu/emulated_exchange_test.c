@@ -81,6 +81,11 @@ static void train_pair(fixture_record records[2], const a_run *run, const char *
 }
 
 static const a_run runs[] = {
+    {"diloco", {"server.diloco.codec", "int8", "server.diloco.compression", "zstd", NULL}},
+    {"diloco",
+     {"server.diloco.codec", "int4", "server.diloco.fragments", "2", "run.state_dir", "none",
+      NULL}},
+    {"diloco", {"server.diloco.codec", "int2", "server.diloco.exchange", "sharded", NULL}},
     {"diloco", {NULL}},
     {"diloco", {"run.save_every", "2", "run.save_beside", "false", NULL}},
     {"diloco", {"run.state_dir", "none", "run.offload", "disk", NULL}},
@@ -93,7 +98,7 @@ static const a_run runs[] = {
       "server.diloco.local_mix", "0.5", NULL}},
     {"diloco", {"parameters.model.frozen", "model.norm", "server.diloco.exchange", "leader", NULL}},
 };
-enum { N_RUNS = sizeof runs / sizeof runs[0] };
+enum { N_RUNS = sizeof runs / sizeof runs[0], INT8 = 0, PLAIN = 3, STREAMING = 7 };
 
 TEST(entries_have_the_digests_of_a_replica_on_the_cpu_and_of_a_run_without_the_option)
 {
@@ -115,7 +120,7 @@ TEST(entries_of_an_asynchronous_run_have_the_digests_of_a_replica_on_the_cpu)
 {
     fixture_record records[2] = {{0}};
     emulated_configure(&(emulated_setup){.seed = emulated_first_seed()});
-    train_pair(records, &(a_run){"async", {NULL}}, "true");
+    train_pair(records, &(a_run){"async", {"server.diloco.codec", "int8", NULL}}, "true");
     check_equal(&records[0], &records[1]);
     fixture_record_free(&records[0]), fixture_record_free(&records[1]);
 }
@@ -151,11 +156,11 @@ TEST(replica_resumes_bitwise_with_the_option_and_without_it)
     static const char *const values[][2] = {{"true", "true"}, {"true", "false"}, {"false", "true"}};
     size_t n;
     emulated_configure(&(emulated_setup){.seed = 7, .when = EMULATED_RANDOM});
-    dl_config *whole = config_of(&runs[4], "cuda", "false");
+    dl_config *whole = config_of(&runs[STREAMING], "cuda", "false");
     float *expected = theta_of(whole, &n);
     for (size_t i = 0; i < 3; i++) {
         fixture_record first = {.stop_at = 8};
-        dl_config *config = config_of(&runs[4], "cuda", values[i][0]);
+        dl_config *config = config_of(&runs[STREAMING], "cuda", values[i][0]);
         CHECK_STATUS(DILOCO_EINTERRUPTED, fixture_run_all(config, &first, 1)->status);
         CHECK_INT(8, fixture_count(&first, "step"));
         set(config, "trainer.device_exchange", values[i][1]);
@@ -170,21 +175,27 @@ TEST(replica_resumes_bitwise_with_the_option_and_without_it)
 /* One bit of what a kernel writes changes the run with the option, and not the run without it. */
 TEST(kernels_of_the_exchange_run_with_the_option_alone)
 {
-    static const char *const kernels[] = {"dl_form_movement", "dl_adopt_theta"};
-    size_t n;
-    emulated_configure(&(emulated_setup){.seed = 1});
-    dl_config *sound = config_of(&runs[0], "cuda", "true");
-    float *expected = theta_of(sound, &n);
-    for (size_t k = 0; k < 4; k++) {
-        emulated_setup setup = {.seed = 1, .fault = EMULATED_BIT_FLIPPED};
-        snprintf(setup.fault_in, sizeof setup.fault_in, "%s", kernels[k / 2]);
+    static const struct {
+        const char *kernel;
+        const a_run *run;
+    } rows[] = {{"dl_form_movement", &runs[PLAIN]},
+                {"dl_adopt_theta", &runs[PLAIN]},
+                {"dl_encode_integers", &runs[INT8]}};
+    for (size_t k = 0; k < 6; k++) {
+        size_t n;
+        const a_run *run = rows[k / 2].run;
+        emulated_setup setup = {.seed = 1};
         emulated_configure(&setup);
-        dl_config *config = config_of(&runs[0], "cuda", k % 2 ? "true" : "false");
-        float *theta = theta_of(config, &n);
+        dl_config *sound = config_of(run, "cuda", "true");
+        dl_config *faulty = config_of(run, "cuda", k % 2 ? "true" : "false");
+        float *expected = theta_of(sound, &n);
+        setup.fault = EMULATED_BIT_FLIPPED;
+        snprintf(setup.fault_in, sizeof setup.fault_in, "%s", rows[k / 2].kernel);
+        emulated_configure(&setup);
+        float *theta = theta_of(faulty, &n);
         CHECK_INT(k % 2, memcmp(expected, theta, n * sizeof *theta) != 0);
-        free(theta), free(config);
+        free(theta), free(expected), free(faulty), free(sound);
     }
-    free(expected), free(sound);
 }
 
 TEST_MAIN(entries_have_the_digests_of_a_replica_on_the_cpu_and_of_a_run_without_the_option,

@@ -182,6 +182,56 @@ TEST(movement_and_adoption_have_the_bits_of_the_cpu)
     }
 }
 
+/* Blocks of zeros, of subnormal values, and of one large value. Rounding ties are in all others. */
+static void encode(unsigned char *out, dl_backend *b, const dl_block_kind *kind, size_t n)
+{
+    static float x[MOST];
+    for (size_t i = 0; i < n; i++)
+        x[i] = i / 256 % 4 == 1   ? (i % 3 ? 0.0f : -0.0f)
+               : i / 256 % 4 == 2 ? 1e-40f * (float)(i % 7)
+               : i % 300 == 17    ? -3e8f
+                                  : (float)(i % 255) * 0.5f - 63.5f;
+    const size_t scales = (n + 255) / 256 * sizeof(float), codes = (n * kind->bits + 31) / 32 * 4;
+    float *on_device = room(b, (n + 1) * sizeof(float));
+    unsigned char *payload = room(b, scales + codes);
+    dl_backend_copy_in(b, on_device + 1, x, n * sizeof(float));
+    dl_movement_encode(b, &(dl_encoding){kind, payload + scales, payload}, on_device + 1, n);
+    dl_backend_copy_out(b, out, payload, scales + codes);
+    CHECK_OK(dl_backend_sync(b));
+    dl_backend_release(b, on_device), dl_backend_release(b, payload);
+    dl_backend_destroy(b);
+}
+
+static void check_encoding(const dl_codec *codec, size_t n, size_t ways)
+{
+    static unsigned char want[2 * MOST], got[2 * MOST];
+    dl_backend *b;
+    CHECK_OK(dl_backend_create(&b, "cpu"));
+    memset(want, 0, sizeof want), memset(got, 0, sizeof got);
+    encode(want, b, codec->blocks, n);
+    for (size_t way = 0; way < ways; way++) {
+        const emulated_setup setup = emulated_way(way);
+        CHECK_OK(emulated_open(&b, &setup));
+        encode(got, b, codec->blocks, n);
+        CHECK_BYTES(want, got, sizeof want);
+        CHECK_INT(0, emulated_leaked());
+    }
+}
+
+TEST(codes_of_integers_are_those_of_the_cpu)
+{
+    size_t n_codecs = 0;
+    for (size_t k = 0; dl_codec_at(k); k++) {
+        const dl_codec *codec = dl_codec_at(k);
+        if (!dl_codec_has_integers(codec)) continue;
+        for (size_t i = 0; i < N_SIZES; i++)
+            check_encoding(codec, sizes[i],
+                           sizes[i] < 5000 ? emulated_seeds(2) * EMULATED_WAYS : 6);
+        n_codecs++;
+    }
+    CHECK_INT(3, n_codecs);
+}
+
 /* ---- products */
 
 typedef struct product_shape {
@@ -451,7 +501,7 @@ TEST(optimizers_follow_the_cpu_and_have_the_same_bits_in_every_order)
 }
 
 TEST_MAIN(pull_norm_and_scale_have_the_bits_of_the_cpu,
-          movement_and_adoption_have_the_bits_of_the_cpu,
+          movement_and_adoption_have_the_bits_of_the_cpu, codes_of_integers_are_those_of_the_cpu,
           first_value_that_is_not_finite_is_found_and_zeros_follow,
           product_of_any_shape_is_one_chain_of_fma_for_each_element,
           optimizers_follow_the_cpu_and_have_the_same_bits_in_every_order)

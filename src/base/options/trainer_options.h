@@ -65,7 +65,7 @@
     X(INT(0, 1), zero_stage, "trainer.zero_stage", "0", "", 0, \
       "Several cards: 1 divides the inner optimizer's state among them (ZeRO-1, 1910.02054), 0 keeps it on the first. The bits are the same. Not yet run on cards.") \
     X(BOOL, device_exchange, "trainer.device_exchange", "false", "", 0, \
-      "Movements and adoption computed on the card, which keeps a copy of the shared model for them. The bits are the same. Not yet run on a card.", \
+      "Movements, their int8, int4 or int2 codes, and adoption computed on the card, which keeps a copy of the shared model. The bits are the same. Not yet run on a card.", \
       .needs = "trainer.device != cpu") \
     X(NAME, optimizer, "trainer.optimizer", "adamw", "", DL_OPTION_AGREE, \
       "Inner optimizer.") \

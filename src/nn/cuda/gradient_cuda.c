@@ -3,6 +3,7 @@
 #include "nn/cuda/columns.h"
 
 #include "nn/cuda/kernel_arguments.h"
+#include "nn/cuda/movement_columns.h"
 #include "tensor/cuda/backend_cuda.h"
 #include "tensor/cuda/cuda_kernel.h"
 #include "tensor/kernels.h"

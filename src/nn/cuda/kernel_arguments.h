@@ -57,6 +57,16 @@ typedef struct dl_cuda_adopt_arguments {
     int zero;
 } dl_cuda_adopt_arguments;
 
+/* The codes of x (codec/integers.h), and a scale for each block of threads' elements. Both have
+ * the layout of codec/blocks.h. */
+typedef struct dl_cuda_encode_arguments {
+    uint32_t *codes;
+    float *scales;
+    const float *x;
+    uint64_t n;
+    int bits, zero;
+} dl_cuda_encode_arguments;
+
 /* One thread fills *hyper, unless the verdict skips the step. */
 typedef struct dl_cuda_hyper_arguments {
     dl_hyper *hyper;

@@ -4,7 +4,7 @@
 #include "nn/cuda/self_test/self_test_rows.h"
 #include "nn/movement.h"
 
-enum { N = 517 }; /* over one block of threads, and not all of the next */
+enum { N = 517, BLOCKS = 3 }; /* over one block of threads, and not all of the next */
 
 diloco_status dl_probe_form_movement(dl_probe *p)
 {
@@ -33,4 +33,29 @@ diloco_status dl_probe_adopt_theta(dl_probe *p)
 {
     DL_TRY(adopt(p, 0.3f));
     return adopt(p, 0);
+}
+
+static diloco_status encode(dl_probe *p, const char *codec)
+{
+    dl_probe_begin(p);
+    const dl_block_kind *kind = dl_codec_find(codec)->blocks;
+    const size_t words = (N * kind->bits + 31) / 32;
+    float *x = dl_probe_input(p, N), *scales = dl_probe_output(p, BLOCKS, 0);
+    float *codes = dl_probe_output(p, words, 0);
+    const dl_encoding host = {kind, (unsigned char *)codes, (unsigned char *)scales};
+    const dl_cuda_encode_arguments a = {.codes = DL_PROBE_AT(p, codes),
+                                        .scales = DL_PROBE_AT(p, scales),
+                                        .x = DL_PROBE_AT(p, x),
+                                        .n = N,
+                                        .bits = (int)kind->bits};
+    dl_probe_run(p, N, &a, sizeof a);
+    dl_movement_encode(p->cpu, &host, x, N);
+    return dl_probe_compare(p);
+}
+
+diloco_status dl_probe_encode_integers(dl_probe *p)
+{
+    DL_TRY(encode(p, "int8"));
+    DL_TRY(encode(p, "int4"));
+    return encode(p, "int2");
 }

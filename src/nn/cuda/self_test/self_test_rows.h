@@ -13,6 +13,7 @@
     X(pull) \
     X(form_movement) \
     X(adopt_theta) \
+    X(encode_integers) \
     X(hyper_of_step) \
     X(adamw) \
     X(qhadamw) \
