@@ -64,7 +64,8 @@ void sim_save(replica *r)
     memcpy(r->disk.w, r->model.w, sizeof r->model.w);
     memcpy(r->disk.rests_on, r->model.rests_on, sizeof r->model.rests_on);
     memcpy(r->disk.work, r->work, sizeof r->work);
-    dl_exec_pack_in_flight(r->exec, r->disk.pace.next_adopt);
+    if (dl_exec_pack_in_flight(r->exec, r->disk.pace.next_adopt))
+        DIE(r->sim, "%s", diloco_error_text());
     const dl_exec_private *p;
     for (size_t i = 0; (p = dl_exec_private_at(r->exec, i)); i++) {
         if (p->len > sizeof r->disk.own[i]) DIE(r->sim, "%s is too long to save", p->name);

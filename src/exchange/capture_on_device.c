@@ -6,12 +6,25 @@
  * changed. */
 #include "exchange/exec_parts.h"
 
+/* A save has the values of captures in flight (PROTOCOL P16). Where the host gets them only then,
+ * each capture has a place of its own on the device until the next one of its slot. */
+static bool keeps_movements(const dl_exec *x)
+{
+    return x->capture.encodes && x->capture.keeps_in_flight;
+}
+
+/* Returns the place of a capture's first element in the movements. */
+static size_t begin_of(const dl_exec *x, const dl_capture *c)
+{
+    return keeps_movements(x) ? (size_t)(c - x->capture.at) * x->capture.largest : 0;
+}
+
 /* Only f32 tensors have functions on a device. Rounds of overlap change the start of training on
  * the host, and gradients are no movements (presets/refusals.c refuses the options). */
 diloco_status dl_exec_prepare_device(dl_exec *x)
 {
     const dl_manifest *m = &x->a.run->manifest;
-    size_t largest = 0, payload = 0;
+    dl_device_room room = {0};
     if (!x->a.moves) return DILOCO_OK;
     DL_ASSERT(!x->capture.start && !x->a.gradients);
     for (size_t i = 0; i < m->n_tensors; i++)
@@ -21,17 +34,17 @@ diloco_status dl_exec_prepare_device(dl_exec *x)
                            "leave it false",
                            m->tensors[i].name, dl_dtype_name(m->tensors[i].dtype));
     for (int f = 0; f < m->n_fragments; f++) {
-        largest = dl_size_max(largest, x->forms[f].n);
-        payload = dl_size_max(payload, x->capture.encodes ? x->forms[f].bound : 0);
+        room.largest = dl_size_max(room.largest, x->forms[f].n);
+        room.payload = dl_size_max(room.payload, x->capture.encodes ? x->forms[f].bound : 0);
     }
-    return x->a.moves->prepare(x->a.moves->user, x->capture.f32_at[m->n_fragments], largest,
-                               payload);
+    room.theta = x->capture.f32_at[m->n_fragments];
+    room.movements = room.largest * (keeps_movements(x) ? x->capture.n : 1);
+    return x->a.moves->prepare(x->a.moves->user, &room);
 }
 
 bool dl_exec_encodes_on_device(const dl_exec *x)
 {
-    const bool saves_values = x->mode->keeps_in_flight && !x->capture.shares_next;
-    return x->a.moves && dl_codec_has_integers(x->forms[0].codec) && !saves_values &&
+    return x->a.moves && dl_codec_has_integers(x->forms[0].codec) &&
            x->a.run->config.error_feedback == 0;
 }
 
@@ -45,12 +58,12 @@ static void put_theta(dl_exec *x, uint32_t fragment)
     *held = now->digest;
 }
 
-static dl_device_part part_of(const dl_exec *x, uint32_t fragment, size_t i)
+static dl_device_part part_of(const dl_exec *x, uint32_t fragment, size_t i, size_t begin)
 {
     const dl_local_tensor *t = &x->capture.local[i];
     return (dl_device_part){.tensor = x->capture.tensor_of[i],
                             .theta = x->capture.f32_at[fragment] + t->begin,
-                            .begin = t->begin,
+                            .begin = begin + t->begin,
                             .n = t->count};
 }
 
@@ -70,24 +83,36 @@ diloco_status dl_exec_form_on_device(dl_exec *x, uint32_t fragment, dl_capture *
 {
     const dl_device_moves *moves = x->a.moves;
     const dl_codec_form *form = &x->forms[fragment];
-    dl_device_movement to = {.n = form->n, .squares = x->capture.norm2};
+    const size_t begin = begin_of(x, c);
+    dl_device_movement to = {.begin = begin, .n = form->n, .squares = x->capture.norm2};
     c->encoded = x->capture.encodes;
+    c->away = false;
     put_theta(x, fragment);
     for (size_t i = x->capture.first[fragment]; i < x->capture.first[fragment + 1]; i++) {
-        const dl_device_part part = part_of(x, fragment, i);
+        const dl_device_part part = part_of(x, fragment, i, begin);
         moves->form(moves->user, &part);
     }
     if (c->encoded) {
         to.payload = c->payload;
         to.payload_len = form->bound;
-        moves->encode(moves->user, form);
+        moves->encode(moves->user, form, begin);
         DL_TRY(moves->collect(moves->user, &to));
-        c->encoded = is_usable(to.squares, to.n);
+        c->encoded = c->away = is_usable(to.squares, to.n);
         to.payload = NULL;
     }
     if (c->encoded) return DILOCO_OK;
     to.values = c->g;
     return moves->collect(moves->user, &to);
+}
+
+diloco_status dl_exec_fetch_values(dl_exec *x, dl_capture *c)
+{
+    if (!c->away) return DILOCO_OK;
+    const dl_device_movement to = {
+        .begin = begin_of(x, c), .n = x->forms[c->fragment].n, .values = c->g};
+    DL_TRY(x->a.moves->collect(x->a.moves->user, &to));
+    c->away = false;
+    return DILOCO_OK;
 }
 
 void dl_exec_adopt_on_device(dl_exec *x, uint32_t fragment, float mix)
@@ -96,7 +121,7 @@ void dl_exec_adopt_on_device(dl_exec *x, uint32_t fragment, float mix)
     if (dl_mirrors_check(x->a.mirrors)) return; /* the caller of dl_mirrors_check gets the error */
     put_theta(x, fragment);
     for (size_t i = x->capture.first[fragment]; i < x->capture.first[fragment + 1]; i++) {
-        const dl_device_part part = part_of(x, fragment, i);
+        const dl_device_part part = part_of(x, fragment, i, 0);
         moves->adopt(moves->user, &part, mix);
     }
     dl_mirrors_settle(x->a.mirrors, (int)fragment);

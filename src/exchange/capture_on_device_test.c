@@ -18,7 +18,7 @@ typedef struct world {
     dl_store *store;
     dl_runfile file;
     dl_exec *exec;
-    float local[N], device[N], theta[N], movement[N];
+    float local[N], device[N], theta[N], movements[4 * N];
     unsigned char payload[4 * N];
     size_t n_puts, n_values, largest, room;
     diloco_status status; /* of the device */
@@ -29,12 +29,13 @@ typedef struct world {
 
 static const size_t first[] = {0, N_A, N_A + N_B};
 
-static diloco_status prepare(void *user, size_t n, size_t largest, size_t payload)
+static diloco_status prepare(void *user, const dl_device_room *room)
 {
     world *w = user;
-    CHECK_INT(N, n);
-    w->largest = largest;
-    w->room = payload;
+    CHECK_INT(N, room->theta);
+    CHECK(room->movements <= 4 * N && room->movements % room->largest == 0);
+    w->largest = room->largest;
+    w->room = room->payload;
     return DILOCO_OK;
 }
 
@@ -48,7 +49,7 @@ static void put(void *user, size_t at, const float *values, size_t n)
 static void form(void *user, const dl_device_part *p)
 {
     world *w = user;
-    dl_delta(w->movement + p->begin, w->theta + p->theta, w->device + first[p->tensor], p->n);
+    dl_delta(w->movements + p->begin, w->theta + p->theta, w->device + first[p->tensor], p->n);
 }
 
 static void adopt(void *user, const dl_device_part *p, float mix)
@@ -57,12 +58,12 @@ static void adopt(void *user, const dl_device_part *p, float mix)
     dl_adopt(w->device + first[p->tensor], w->theta + p->theta, mix, p->n);
 }
 
-static void encode(void *user, const dl_codec_form *form)
+static void encode(void *user, const dl_codec_form *form, size_t begin)
 {
     world *w = user;
     size_t len;
     CHECK(form->bound <= w->room);
-    form->codec->encode(form, w->payload, &len, w->movement);
+    form->codec->encode(form, w->payload, &len, w->movements + begin);
     CHECK_INT(form->bound, len);
 }
 
@@ -71,11 +72,11 @@ static diloco_status collect(void *user, const dl_device_movement *to)
     world *w = user;
     CHECK(to->n <= w->largest);
     w->n_values += to->values != NULL;
-    if (to->values) memcpy(to->values, w->movement, to->n * sizeof *to->values);
+    if (to->values) memcpy(to->values, w->movements + to->begin, to->n * sizeof *to->values);
     if (to->payload) memcpy(to->payload, w->payload, to->payload_len);
-    for (size_t at = 0; at < to->n; at += DL_BLOCK)
+    for (size_t at = 0; at < to->n && to->squares; at += DL_BLOCK)
         to->squares[at / DL_BLOCK] =
-            dl_block_norm2(w->movement + at, dl_size_min(to->n - at, DL_BLOCK));
+            dl_block_norm2(w->movements + to->begin + at, dl_size_min(to->n - at, DL_BLOCK));
     return w->status ? dl_fail(w->status, "the card is lost") : DILOCO_OK;
 }
 
@@ -89,12 +90,13 @@ static void train(world *w, float by)
     }
 }
 
-/* A codec, and whether another thread uploads. */
+/* A codec, and whether contributions stay in flight while training continues. */
 typedef struct setting {
     const char *codec;
-    bool beside;
+    bool overlaps;
+    const char *feedback;
 } setting;
-static const setting plain = {"f32", true};
+static const setting plain = {"f32", true, "0"};
 
 static diloco_status begin_as(world *w, const dl_device_moves *moves, diloco_dtype dtype,
                               const setting *s)
@@ -109,6 +111,9 @@ static diloco_status begin_as(world *w, const dl_device_moves *moves, diloco_dty
     CHECK_OK(dl_config_set(&w->config, "run.state_dir", "none", "test"));
     CHECK_OK(dl_config_set(&w->config, "trainer.local_steps_per_round", "4", "test"));
     CHECK_OK(dl_config_set(&w->config, "server.diloco.codec", s->codec, "test"));
+    CHECK_OK(dl_config_set(&w->config, "server.diloco.error_feedback", s->feedback, "test"));
+    if (s->overlaps)
+        CHECK_OK(dl_config_set(&w->config, "server.diloco.overlap_steps", "3", "test"));
     for (size_t i = 0; i < N; i++)
         w->local[i] = sinf((float)i);
     w->tensors[0] = (diloco_tensor){.name = "a", .data = w->local, .n_dims = 1, .shape = {N_A}};
@@ -130,7 +135,7 @@ static diloco_status begin_as(world *w, const dl_device_moves *moves, diloco_dty
                          .moves = moves,
                          .n_tensors = 3,
                          .max_members = 2,
-                         .beside = s->beside,
+                         .beside = s->overlaps,
                          .n_copies = 2};
     CHECK_OK(dl_run_claim_generation(&args.self, w->store, "r0", &w->file, &w->file.config, NULL));
     DL_TRY(dl_exec_create(&w->exec, &args));
@@ -236,9 +241,10 @@ static dl_hash contribute(world *w, uint64_t entry, uint32_t fragment)
 TEST(contribution_that_a_device_encodes_has_the_bytes_of_the_host)
 {
     static world host, on;
-    static const setting settings[] = {{"int8", false}, {"int4", false}, {"int2", false}};
+    static const setting settings[] = {
+        {"int8", false, "0"}, {"int4", false, "0"}, {"int2", false, "0"}, {"int4", true, "0"}};
     const dl_device_moves moves = moves_of(&on);
-    for (size_t i = 0; i < 3; i++) {
+    for (size_t i = 0; i < 4; i++) {
         CHECK_OK(begin_as(&host, NULL, DILOCO_F32, &settings[i]));
         CHECK_OK(begin_as(&on, &moves, DILOCO_F32, &settings[i]));
         for (uint32_t f = 0; f < 2; f++) {
@@ -257,7 +263,8 @@ TEST(contribution_that_a_device_encodes_has_the_bytes_of_the_host)
 TEST(values_come_to_the_host_where_something_else_needs_them)
 {
     static world w;
-    static const setting settings[] = {{"int8", true}, {"e3m0", false}, {"topk", false}};
+    static const setting settings[] = {
+        {"int8", false, "0.9"}, {"e3m0", false, "0"}, {"topk", true, "0"}};
     const dl_device_moves moves = moves_of(&w);
     for (size_t i = 0; i < 3; i++) {
         CHECK_OK(begin_as(&w, &moves, DILOCO_F32, &settings[i]));
@@ -270,11 +277,41 @@ TEST(values_come_to_the_host_where_something_else_needs_them)
     }
 }
 
+/* Two captures are in flight, and the values of the first are still those of its due point. */
+TEST(values_in_flight_are_copied_to_the_host_when_they_are_saved)
+{
+    static world host, on;
+    static const setting overlapping = {"int4", true, "0"};
+    const dl_device_moves moves = moves_of(&on);
+    CHECK_OK(begin_as(&host, NULL, DILOCO_F32, &overlapping));
+    CHECK_OK(begin_as(&on, &moves, DILOCO_F32, &overlapping));
+    for (uint32_t f = 0; f < 2; f++) {
+        train(&host, 0.25f + (float)f), train(&on, 0.25f + (float)f);
+        CHECK_OK(capture(&host, f, f));
+        CHECK_OK(capture(&on, f, f));
+    }
+    CHECK_INT(0, on.n_values);
+    CHECK_OK(dl_exec_pack_in_flight(on.exec, 0));
+    CHECK_OK(dl_exec_pack_in_flight(on.exec, 0));
+    CHECK_INT(2, on.n_values); /* once each */
+    for (uint32_t f = 0; f < 2; f++)
+        CHECK_BYTES(dl_exec_captured(host.exec, f)->g, dl_exec_captured(on.exec, f)->g,
+                    (f ? N_B : N_A + N_C) * sizeof(float));
+    const dl_hash body = contribute(&host, 0, 0);
+    CHECK_OK(dl_exec_unpack_in_flight(on.exec)); /* the values are encoded again */
+    CHECK(dl_hash_equal(body, dl_exec_captured(on.exec, 0)->body));
+    train(&on, 3);
+    CHECK_OK(capture(&on, 2, 0));
+    on.status = DILOCO_EIO;
+    CHECK_STATUS(DILOCO_EIO, dl_exec_pack_in_flight(on.exec, 2));
+    end(&host), end(&on);
+}
+
 /* A sum of squares above the bound's square may be of many elements. */
 TEST(encoded_movement_that_is_not_usable_names_its_tensor)
 {
     static world w;
-    static const setting int8 = {"int8", false};
+    static const setting int8 = {"int8", false, "0"};
     const dl_device_moves moves = moves_of(&w);
     for (int i = 0; i < 3; i++) {
         CHECK_OK(begin_as(&w, &moves, DILOCO_F32, &int8));
@@ -313,6 +350,7 @@ TEST_MAIN(movement_and_adoption_on_a_device_are_those_of_the_host,
           theta_is_copied_to_the_device_once_for_each_state,
           contribution_that_a_device_encodes_has_the_bytes_of_the_host,
           values_come_to_the_host_where_something_else_needs_them,
+          values_in_flight_are_copied_to_the_host_when_they_are_saved,
           encoded_movement_that_is_not_usable_names_its_tensor,
           movement_on_a_device_that_is_not_finite_names_its_tensor, lost_device_fails_the_capture,
           tensor_that_is_not_f32_is_refused_by_name)

@@ -467,12 +467,12 @@ TEST(captures_are_in_use_while_one_of_them_is_in_flight)
     make_world(&w, "f32", "0");
     const dl_exec_private *p = dl_exec_private_at(w.exec, 0);
     CHECK(p && p->in_use);
-    dl_exec_pack_in_flight(w.exec, 0);
+    CHECK_OK(dl_exec_pack_in_flight(w.exec, 0));
     CHECK(!*p->in_use);
     capture(&w, 0, A);
-    dl_exec_pack_in_flight(w.exec, 0);
+    CHECK_OK(dl_exec_pack_in_flight(w.exec, 0));
     CHECK(*p->in_use);
-    dl_exec_pack_in_flight(w.exec, 1); /* entry 0 is adopted */
+    CHECK_OK(dl_exec_pack_in_flight(w.exec, 1)); /* entry 0 is adopted */
     CHECK(!*p->in_use);
     end_world(&w);
 }

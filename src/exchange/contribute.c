@@ -527,20 +527,22 @@ diloco_status dl_exec_put_client(dl_exec *x, bool *first, const dl_exec_client *
 
 /* A capture's facts are saved as the header of its contribution. An empty slot has zeros, which no
  * header begins with. */
-void dl_exec_pack_in_flight(dl_exec *x, uint64_t next_adopt)
+diloco_status dl_exec_pack_in_flight(dl_exec *x, uint64_t next_adopt)
 {
     x->capture.in_flight = false;
     for (size_t i = 0; i < x->capture.n; i++) {
-        const dl_capture *c = &x->capture.at[i];
+        dl_capture *c = &x->capture.at[i];
         const object_name of = {
             .entry = c->entry, .fragment = c->fragment, .generation = x->a.self};
         unsigned char *head = x->capture.heads + i * DL_CONTRIBUTION_HEADER;
         memset(head, 0, DL_CONTRIBUTION_HEADER);
         if (!c->there || c->entry < next_adopt || !x->capture.keeps_in_flight) continue;
         x->capture.in_flight = true;
+        DL_TRY(dl_exec_fetch_values(x, c));
         const dl_contribution facts = describe(x, &of, c, 0);
         dl_contribution_write_header(head, &facts);
     }
+    return DILOCO_OK;
 }
 
 /* The saved header is checked like one from the store. The object is made once to learn its body,
@@ -553,7 +555,7 @@ static diloco_status unpack(dl_exec *x, size_t i, const unsigned char *head)
     if (f.entry % x->capture.n != i || f.fragment >= (uint32_t)x->a.run->manifest.n_fragments)
         return dl_fail(DILOCO_EPROTO, "the saved in-flight contribution is invalid");
     c->there = c->restored = true;
-    c->confirmed = false;
+    c->confirmed = c->encoded = c->away = false;
     c->entry = f.entry;
     c->fragment = f.fragment;
     c->base = f.base;

@@ -217,6 +217,7 @@ static diloco_status take_memory(dl_exec *x)
     x->capture.shares_next = ahead == 1 && !x->a.beside && x->mode->may_share_next &&
                              x->a.run->config.error_feedback == 0;
     x->capture.encodes = dl_exec_encodes_on_device(x);
+    x->capture.largest = largest(x).n_trained;
     DL_TRY(dl_topology_choose(&x->combine.topology_kind, &x->a.run->config, &x->a.run->manifest));
     x->combine.topology = dl_exec_topology_of(x->combine.topology_kind);
     x->upload.pipelined = ahead > 1 && x->a.beside && x->a.tensors;

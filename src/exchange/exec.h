@@ -97,10 +97,10 @@ typedef struct dl_exec_private {
 } dl_exec_private;
 enum { DL_EXEC_MAX_PRIVATES = 7 };
 const dl_exec_private *dl_exec_private_at(const dl_exec *exec, size_t i);
-/* Call the first before these arrays are saved, and the second after they are loaded, before the
- * first REJOIN. Captures in flight, those of entries from next_adopt on, are then in flight again.
- * Returns DILOCO_EPROTO if a saved capture is invalid. */
-void dl_exec_pack_in_flight(dl_exec *exec, uint64_t next_adopt);
+/* Call the first before these arrays are saved, on the trainer's thread, and the second after they
+ * are loaded, before the first REJOIN. Captures in flight, those of entries from next_adopt on, are
+ * then in flight again. Returns DILOCO_EPROTO if a saved capture is invalid. */
+DL_MUST_CHECK diloco_status dl_exec_pack_in_flight(dl_exec *exec, uint64_t next_adopt);
 DL_MUST_CHECK diloco_status dl_exec_unpack_in_flight(dl_exec *exec);
 
 /* Returns the residual of error feedback, f32[n], or NULL. With logical clients it belongs to the

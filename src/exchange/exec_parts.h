@@ -22,7 +22,8 @@ typedef struct dl_capture {
     uint64_t entry;
     uint32_t fragment;
     float *g;     /* f32 of the largest fragment: the values to encode, with the residual added */
-    bool encoded; /* by a device: `payload` has them in the codec's form, and g has not */
+    bool encoded; /* by a device: `payload` has the values in the codec's form */
+    bool away;    /* g has not, since they are on the device alone */
     unsigned char *payload;  /* of the largest bound; NULL: no device encodes */
     unsigned char *discrete; /* its integers, then its booleans */
     dl_train_stats stats;
@@ -108,6 +109,7 @@ typedef struct dl_capture_part {
     bool in_flight;       /* there is one to save */
     void **copies;        /* [n_tensors] dl_exec_copy_to's places; NULL: none */
     bool encodes;         /* the device encodes captures */
+    size_t largest;       /* elements of the largest fragment */
     bool unpacked;        /* captures in flight belong to the state that is loaded next */
     /* [n] of DL_CONTRIBUTION_HEADER bytes: a capture's facts in the form of its contribution's
      * header, saved beside its arrays. Zeros: no capture. */
@@ -271,13 +273,16 @@ void dl_exec_clear_residual(dl_exec *x); /* does nothing without error feedback 
 /* capture_on_device.c: takes the device's memory, after the layout and the forms. Does nothing
  * without `moves`. Returns DILOCO_EREFUSED for a tensor that is not f32, and DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_exec_prepare_device(dl_exec *x);
-/* capture_on_device.c: returns whether the device encodes captures, after the forms. It does if it
- * can, and if nothing else needs their values here: error feedback, or a save in flight. */
+/* capture_on_device.c: returns whether the device encodes captures, after the forms. With error
+ * feedback it does not, since the host adds the residual to the values. */
 bool dl_exec_encodes_on_device(const dl_exec *x);
 /* capture_on_device.c: gives the movement of the fragment to the capture, as values or encoded, and
  * the squares of its blocks to capture.norm2. Values that are not usable are not encoded. Returns
  * DILOCO_EIO if the device has failed. */
 DL_MUST_CHECK diloco_status dl_exec_form_on_device(dl_exec *x, uint32_t fragment, dl_capture *c);
+/* capture_on_device.c: copies the values of a capture that the device has encoded to g, if they are
+ * not there. Returns DILOCO_EIO if the device has failed. */
+DL_MUST_CHECK diloco_status dl_exec_fetch_values(dl_exec *x, dl_capture *c);
 /* capture_on_device.c: dl_exec_adopt on the device. The mirrors keep their values. A failure is
  * kept by the mirrors. */
 void dl_exec_adopt_on_device(dl_exec *x, uint32_t fragment, float mix);

@@ -71,11 +71,10 @@ static bool holds_restored(const diloco_run *run)
 }
 
 /* Facts and captures in flight, which the exchange may send or drop. The driver is held. */
-static dl_local_facts facts_and_captures(diloco_run *run)
+static diloco_status facts_and_captures(dl_local_facts *out, diloco_run *run)
 {
-    const dl_local_facts f = facts_now(run);
-    dl_exec_pack_in_flight(run->exec, f.pace.next_adopt);
-    return f;
+    *out = facts_now(run);
+    return dl_exec_pack_in_flight(run->exec, out->pace.next_adopt);
 }
 
 static diloco_status pull_all(void *user)
@@ -125,13 +124,15 @@ static diloco_status save_local(diloco_run *run)
     const int slot = slot_for_fills(run);
     DL_TRY(pull_all(run));
     DL_TRY(fill_pieces(run, slot));
+    dl_local_facts f;
     dl_driver_hold(run->driver);
-    const dl_local_facts f = facts_and_captures(run);
+    diloco_status status = facts_and_captures(&f, run);
     const dl_local_copying args = copying_of(run, &f);
-    const diloco_status status =
-        slot == DL_NO_SLOT
-            ? dl_local_save(run->local, &f, m->tensors, m->n_tensors, m->privates, m->n_privates)
-            : dl_local_save_filled(run->local, slot, &args);
+    if (!status && slot == DL_NO_SLOT)
+        status =
+            dl_local_save(run->local, &f, m->tensors, m->n_tensors, m->privates, m->n_privates);
+    else if (!status)
+        status = dl_local_save_filled(run->local, slot, &args);
     dl_driver_release(run->driver);
     return status;
 }
@@ -182,7 +183,8 @@ static diloco_status copy_for_save(void *user, int slot, int fragment)
     diloco_run *run = user;
     for (size_t i = 0; i < run->model.n_tensors; i++)
         run->room.places[i] = run->file.manifest.tensors[i].fragment == fragment ? run : NULL;
-    const dl_local_facts f = facts_and_captures(run);
+    dl_local_facts f;
+    DL_TRY(facts_and_captures(&f, run));
     const dl_local_copying args = copying_of(run, &f);
     DL_TRY(dl_local_copy(run->local, slot, &args));
     dl_exec_copy_to(run->exec, run->room.places);

@@ -6,14 +6,15 @@
 
 /* Memory is released first, since a join may be tried again. After an error the rest is kept until
  * deinit. */
-static diloco_status prepare(void *user, size_t n, size_t largest, size_t payload)
+static diloco_status prepare(void *user, const dl_device_room *room)
 {
     dl_device_exchange *e = user;
     dl_device_exchange_deinit(e);
-    DL_TRY(dl_backend_alloc(e->backend, &e->theta, n * sizeof(float)));
-    DL_TRY(dl_backend_alloc(e->backend, &e->movement, largest * sizeof(float)));
-    DL_TRY(dl_backend_alloc(e->backend, &e->payload, payload));
-    return dl_backend_alloc(e->backend, &e->squares, dl_gradient_blocks(largest) * sizeof(double));
+    DL_TRY(dl_backend_alloc(e->backend, &e->theta, room->theta * sizeof(float)));
+    DL_TRY(dl_backend_alloc(e->backend, &e->movements, room->movements * sizeof(float)));
+    DL_TRY(dl_backend_alloc(e->backend, &e->payload, room->payload));
+    return dl_backend_alloc(e->backend, &e->squares,
+                            dl_gradient_blocks(room->largest) * sizeof(double));
 }
 
 static void put(void *user, size_t at, const float *values, size_t n)
@@ -25,7 +26,7 @@ static void put(void *user, size_t at, const float *values, size_t n)
 static void form(void *user, const dl_device_part *part)
 {
     const dl_device_exchange *e = user;
-    dl_movement_form(e->backend, (float *)e->movement + part->begin,
+    dl_movement_form(e->backend, (float *)e->movements + part->begin,
                      (const float *)e->theta + part->theta, e->tensors[part->tensor].data, part->n);
 }
 
@@ -36,7 +37,7 @@ static void adopt(void *user, const dl_device_part *part, float mix)
                       (const float *)e->theta + part->theta, mix, part->n);
 }
 
-static void encode(void *user, const dl_codec_form *form)
+static void encode(void *user, const dl_codec_form *form, size_t begin)
 {
     const dl_device_exchange *e = user;
     for (size_t i = 0; i < form->n_tensors; i++) {
@@ -45,18 +46,22 @@ static void encode(void *user, const dl_codec_form *form)
         const dl_encoding to = {.kind = form->codec->blocks,
                                 .codes = (unsigned char *)e->payload + at.codes,
                                 .scales = (unsigned char *)e->payload + at.scales};
-        dl_movement_encode(e->backend, &to, (const float *)e->movement + t->begin, t->count);
+        dl_movement_encode(e->backend, &to, (const float *)e->movements + begin + t->begin,
+                           t->count);
     }
 }
 
 static diloco_status collect(void *user, const dl_device_movement *to)
 {
     const dl_device_exchange *e = user;
-    const size_t squares = dl_gradient_blocks(to->n) * sizeof *to->squares;
-    dl_movement_squares(e->backend, e->squares, e->movement, to->n);
-    dl_backend_copy_out(e->backend, to->squares, e->squares, squares);
+    const float *movement = (const float *)e->movements + to->begin;
+    if (to->squares) {
+        dl_movement_squares(e->backend, e->squares, movement, to->n);
+        dl_backend_copy_out(e->backend, to->squares, e->squares,
+                            dl_gradient_blocks(to->n) * sizeof *to->squares);
+    }
     if (to->values)
-        dl_backend_copy_out(e->backend, to->values, e->movement, to->n * sizeof *to->values);
+        dl_backend_copy_out(e->backend, to->values, movement, to->n * sizeof *to->values);
     if (to->payload) dl_backend_copy_out(e->backend, to->payload, e->payload, to->payload_len);
     return dl_backend_sync(e->backend);
 }
@@ -75,7 +80,7 @@ dl_device_moves dl_device_exchange_moves(dl_device_exchange *e)
 void dl_device_exchange_deinit(dl_device_exchange *e)
 {
     if (e->theta) dl_backend_release(e->backend, e->theta);
-    if (e->movement) dl_backend_release(e->backend, e->movement);
+    if (e->movements) dl_backend_release(e->backend, e->movements);
     if (e->squares) dl_backend_release(e->backend, e->squares);
     if (e->payload) dl_backend_release(e->backend, e->payload);
     *e = (dl_device_exchange){.backend = e->backend, .tensors = e->tensors};

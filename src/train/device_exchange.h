@@ -11,9 +11,9 @@
 typedef struct dl_device_exchange {
     dl_backend *backend;          /* borrowed, as the tensors */
     const diloco_tensor *tensors; /* the run's, with data on the backend */
-    /* On the backend and owned: theta of all fragments, the movement of one, its blocks' squares
-     * and its payload. */
-    void *theta, *movement, *squares, *payload;
+    /* On the backend and owned: theta of all fragments, movements, the squares of one movement's
+     * blocks, and one payload. */
+    void *theta, *movements, *squares, *payload;
 } dl_device_exchange;
 
 /* Returns the functions; they borrow the exchange. */

@@ -14,8 +14,8 @@
  *                       combined update, if one replica combines for all
  *     copies            host copies where the host cannot use the device's memory: the model twice
  *                       (train/staging.h and the run's mirrors), and the moments or, in
- *                       data_parallel, the gradients; with trainer.device_exchange theta, a
- *                       fragment's movement and its payload on the device, and the payload's copy
+ *                       data_parallel, the gradients; with trainer.device_exchange theta,
+ *                       movements and a payload on the device, and the payloads in flight
  *     activations       the rest of the model's graph, such as the weights rounded to bf16, and the
  *                       inner optimizer's memory for a step
  *     data              batches, and the mapped pages of the shard and of the validation part
@@ -107,14 +107,16 @@ static uint64_t saved_copy(const diloco_memory_plan *out, const dl_config *confi
     return out->local + out->moments + beside - captures;
 }
 
-/* trainer.device_exchange. Which captures a device encodes, the run decides (exchange/
- * capture_on_device.c); the plan counts payloads for all codecs that it may encode. */
+/* trainer.device_exchange. A device that encodes keeps the movements in flight (exchange/
+ * capture_on_device.c). */
 static uint64_t on_device(const diloco_memory_plan *out, const dl_config *config,
-                          const largest *most)
+                          const dl_schedule *s, const largest *most)
 {
     const dl_codec *codec = dl_codec_of(config);
-    const uint64_t payloads = codec && dl_codec_has_integers(codec) ? 2 * most->payload : 0;
-    return 4 * out->parameters + sizeof(float) * most->floats + payloads;
+    const bool encodes = codec && dl_codec_has_integers(codec) && config->error_feedback == 0;
+    const uint64_t in_flight = encodes && s->delay > 0 ? dl_schedule_ahead(s) : 1;
+    const uint64_t payloads = encodes ? (1 + in_flight) * most->payload : 0;
+    return 4 * out->parameters + in_flight * sizeof(float) * most->floats + payloads;
 }
 
 /* Plans theta, momentum, staging and contributions, with a schedule, a topology and a combiner that
@@ -144,7 +146,7 @@ static diloco_status plan_exchange(diloco_memory_plan *out, const dl_config *con
                    dl_outer_whole_bytes(manifest, outer, out->threads);
     dl_topology_kind topology;
     DL_TRY(dl_topology_choose(&topology, config, manifest));
-    if (config->device_exchange) out->copies += on_device(out, config, &most);
+    if (config->device_exchange) out->copies += on_device(out, config, &schedule, &most);
     snprintf(out->exchange, sizeof out->exchange, "%s", dl_topology_names[topology]);
     uint64_t slots = (uint64_t)members * (DL_CONTRIBUTION_HEADER + most.payload);
     if (topology == DL_TOPOLOGY_LEADER) slots += most.floats * sizeof(float);

@@ -96,9 +96,13 @@ static const a_run runs[] = {
      {"parameters.model.layers", "2", "server.diloco.fragments", "3",
       "trainer.local_steps_per_round", "6", "server.diloco.overlap_steps", "1",
       "server.diloco.local_mix", "0.5", NULL}},
+    {"streaming",
+     {"parameters.model.layers", "2", "server.diloco.fragments", "3",
+      "trainer.local_steps_per_round", "6", "server.diloco.overlap_steps", "3",
+      "server.diloco.codec", "int4", NULL}},
     {"diloco", {"parameters.model.frozen", "model.norm", "server.diloco.exchange", "leader", NULL}},
 };
-enum { N_RUNS = sizeof runs / sizeof runs[0], INT8 = 0, PLAIN = 3, STREAMING = 7 };
+enum { N_RUNS = sizeof runs / sizeof runs[0], INT8 = 0, PLAIN = 3, STREAMING = 7, IN_FLIGHT = 8 };
 
 TEST(entries_have_the_digests_of_a_replica_on_the_cpu_and_of_a_run_without_the_option)
 {
@@ -150,17 +154,17 @@ TEST(two_cards_have_the_bits_of_an_exchange_on_the_host)
     free(theta[0]), free(theta[1]);
 }
 
-/* A replica is stopped and resumes with the option, without it, or only then with it. */
-TEST(replica_resumes_bitwise_with_the_option_and_without_it)
+/* A replica is stopped, with captures in flight, and resumes. */
+static void check_resumes(const a_run *run)
 {
     static const char *const values[][2] = {{"true", "true"}, {"true", "false"}, {"false", "true"}};
     size_t n;
     emulated_configure(&(emulated_setup){.seed = 7, .when = EMULATED_RANDOM});
-    dl_config *whole = config_of(&runs[STREAMING], "cuda", "false");
+    dl_config *whole = config_of(run, "cuda", "false");
     float *expected = theta_of(whole, &n);
     for (size_t i = 0; i < 3; i++) {
         fixture_record first = {.stop_at = 8};
-        dl_config *config = config_of(&runs[STREAMING], "cuda", values[i][0]);
+        dl_config *config = config_of(run, "cuda", values[i][0]);
         CHECK_STATUS(DILOCO_EINTERRUPTED, fixture_run_all(config, &first, 1)->status);
         CHECK_INT(8, fixture_count(&first, "step"));
         set(config, "trainer.device_exchange", values[i][1]);
@@ -170,6 +174,12 @@ TEST(replica_resumes_bitwise_with_the_option_and_without_it)
         fixture_record_free(&first);
     }
     free(expected), free(whole);
+}
+
+TEST(replica_resumes_bitwise_with_the_option_and_without_it)
+{
+    check_resumes(&runs[STREAMING]);
+    check_resumes(&runs[IN_FLIGHT]);
 }
 
 /* One bit of what a kernel writes changes the run with the option, and not the run without it. */
