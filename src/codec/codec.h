@@ -120,7 +120,8 @@ const dl_codec *dl_codec_find(const char *name);      /* NULL */
 const dl_codec *dl_codec_of(const dl_config *config); /* of a run, the caller's own too; NULL */
 const dl_codec *dl_codec_at(size_t i);                /* NULL after the last */
 
-/* Does a payload hold blocks of integers (integers.h)? A card writes these, too (nn/movement.h). */
+/* Returns whether a payload holds blocks of integers (integers.h), which a card can write, too
+ * (nn/movement.h). */
 bool dl_codec_has_integers(const dl_codec *codec);
 
 /* The codec's encode, on the threads of a pool where it has parts and there is enough to do; the

@@ -73,6 +73,7 @@ typedef struct pass {
     uint32_t fragment;
     float *g;                /* capturing */
     bool formed;             /* g and its norm are there already, by a device */
+    bool encoded;            /* so is the payload, and g is not */
     float mix;               /* adopting */
     bool shares;             /* beginning a round, deciding: there is an own share */
     float step;              /* of the own share: the learning rate times this replica's weight */
@@ -198,6 +199,7 @@ static void capture_part(void *context, int part, int n_parts)
     for (range r = {.begin = begin}; r.begin < end; r.begin = r.end) {
         r.end = dl_size_min(end, r.begin + CHUNK);
         each_piece(p, r, p->formed ? copy_piece : form_piece);
+        if (p->encoded) continue;
         for (size_t at = r.begin; at < r.end && !p->formed; at += DL_BLOCK)
             p->x->capture.norm2[at / DL_BLOCK] =
                 dl_block_norm2(p->g + at, dl_size_min(r.end - at, DL_BLOCK));
@@ -211,15 +213,19 @@ static void capture_part(void *context, int part, int n_parts)
 /* g of a fragment with its residual, and the norm without it. Returns the index of the first
  * element that is not usable; SIZE_MAX: none. The block sums are added in index order after the
  * threads have ended. So the norm has the same bits for every number of threads (B3). Of a capture
- * that a device has encoded, only the norm is left to do. */
+ * that a device has encoded, only the copy for a save and the norm are left to do. */
 static size_t form_g(const dl_exec *x, uint32_t fragment, dl_capture *c)
 {
-    pass p = {.x = x, .fragment = fragment, .g = c->g, .formed = x->a.moves != NULL};
+    pass p = {.x = x,
+              .fragment = fragment,
+              .g = c->g,
+              .formed = x->a.moves != NULL,
+              .encoded = c->encoded};
     size_t bad = SIZE_MAX;
     double norm2 = 0;
     for (int part = 0; part < DL_POOL_MAX; part++)
         p.bad[part] = SIZE_MAX;
-    if (!c->encoded) dl_pool_run(x->a.trainer_pool, capture_part, &p);
+    if (!c->encoded || x->capture.copies) dl_pool_run(x->a.trainer_pool, capture_part, &p);
     for (size_t at = 0; at < n_floats(x, fragment); at += DL_BLOCK)
         norm2 += x->capture.norm2[at / DL_BLOCK];
     for (int part = 0; part < DL_POOL_MAX; part++)

@@ -20,13 +20,17 @@ static size_t begin_of(const dl_exec *x, const dl_capture *c)
 }
 
 /* Only f32 tensors have functions on a device. Rounds of overlap change the start of training on
- * the host, and gradients are no movements (presets/refusals.c refuses the options). */
+ * the host, and gradients are no movements. presets/refusals.c refuses the options, but run.json
+ * may have others. */
 diloco_status dl_exec_prepare_device(dl_exec *x)
 {
     const dl_manifest *m = &x->a.run->manifest;
     dl_device_room room = {0};
     if (!x->a.moves) return DILOCO_OK;
-    DL_ASSERT(!x->capture.start && !x->a.gradients);
+    if (x->capture.start || x->a.gradients)
+        return dl_fail(DILOCO_EREFUSED,
+                       "trainer.device_exchange = true is not for this run: its rounds overlap "
+                       "(server.diloco.overlap), or it sends gradients: leave it false");
     for (size_t i = 0; i < m->n_tensors; i++)
         if (m->tensors[i].dtype != DILOCO_F32)
             return dl_fail(DILOCO_EREFUSED,
@@ -78,6 +82,11 @@ static bool is_usable(const double *squares, size_t n)
     return usable;
 }
 
+static bool *is_away(dl_exec *x, const dl_capture *c)
+{
+    return &x->capture.away[c - x->capture.at];
+}
+
 /* A movement that may not be usable is copied to the host, where capture.c names the element. */
 diloco_status dl_exec_form_on_device(dl_exec *x, uint32_t fragment, dl_capture *c)
 {
@@ -86,7 +95,7 @@ diloco_status dl_exec_form_on_device(dl_exec *x, uint32_t fragment, dl_capture *
     const size_t begin = begin_of(x, c);
     dl_device_movement to = {.begin = begin, .n = form->n, .squares = x->capture.norm2};
     c->encoded = x->capture.encodes;
-    c->away = false;
+    *is_away(x, c) = false;
     put_theta(x, fragment);
     for (size_t i = x->capture.first[fragment]; i < x->capture.first[fragment + 1]; i++) {
         const dl_device_part part = part_of(x, fragment, i, begin);
@@ -97,7 +106,7 @@ diloco_status dl_exec_form_on_device(dl_exec *x, uint32_t fragment, dl_capture *
         to.payload_len = form->bound;
         moves->encode(moves->user, form, begin);
         DL_TRY(moves->collect(moves->user, &to));
-        c->encoded = c->away = is_usable(to.squares, to.n);
+        c->encoded = *is_away(x, c) = is_usable(to.squares, to.n);
         to.payload = NULL;
     }
     if (c->encoded) return DILOCO_OK;
@@ -107,11 +116,11 @@ diloco_status dl_exec_form_on_device(dl_exec *x, uint32_t fragment, dl_capture *
 
 diloco_status dl_exec_fetch_values(dl_exec *x, dl_capture *c)
 {
-    if (!c->away) return DILOCO_OK;
+    if (!*is_away(x, c)) return DILOCO_OK;
     const dl_device_movement to = {
         .begin = begin_of(x, c), .n = x->forms[c->fragment].n, .values = c->g};
     DL_TRY(x->a.moves->collect(x->a.moves->user, &to));
-    c->away = false;
+    *is_away(x, c) = false;
     return DILOCO_OK;
 }
 

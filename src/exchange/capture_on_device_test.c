@@ -94,9 +94,9 @@ static void train(world *w, float by)
 typedef struct setting {
     const char *codec;
     bool overlaps;
-    const char *feedback;
+    const char *feedback, *overlap;
 } setting;
-static const setting plain = {"f32", true, "0"};
+static const setting plain = {"f32", true, "0", "steps"};
 
 static diloco_status begin_as(world *w, const dl_device_moves *moves, diloco_dtype dtype,
                               const setting *s)
@@ -112,6 +112,8 @@ static diloco_status begin_as(world *w, const dl_device_moves *moves, diloco_dty
     CHECK_OK(dl_config_set(&w->config, "trainer.local_steps_per_round", "4", "test"));
     CHECK_OK(dl_config_set(&w->config, "server.diloco.codec", s->codec, "test"));
     CHECK_OK(dl_config_set(&w->config, "server.diloco.error_feedback", s->feedback, "test"));
+    if (s->overlap)
+        CHECK_OK(dl_config_set(&w->config, "server.diloco.overlap", s->overlap, "test"));
     if (s->overlaps)
         CHECK_OK(dl_config_set(&w->config, "server.diloco.overlap_steps", "3", "test"));
     for (size_t i = 0; i < N; i++)
@@ -241,8 +243,10 @@ static dl_hash contribute(world *w, uint64_t entry, uint32_t fragment)
 TEST(contribution_that_a_device_encodes_has_the_bytes_of_the_host)
 {
     static world host, on;
-    static const setting settings[] = {
-        {"int8", false, "0"}, {"int4", false, "0"}, {"int2", false, "0"}, {"int4", true, "0"}};
+    static const setting settings[] = {{"int8", false, "0", NULL},
+                                       {"int4", false, "0", NULL},
+                                       {"int2", false, "0", NULL},
+                                       {"int4", true, "0", NULL}};
     const dl_device_moves moves = moves_of(&on);
     for (size_t i = 0; i < 4; i++) {
         CHECK_OK(begin_as(&host, NULL, DILOCO_F32, &settings[i]));
@@ -264,7 +268,7 @@ TEST(values_come_to_the_host_where_something_else_needs_them)
 {
     static world w;
     static const setting settings[] = {
-        {"int8", false, "0.9"}, {"e3m0", false, "0"}, {"topk", true, "0"}};
+        {"int8", false, "0.9", NULL}, {"e3m0", false, "0", NULL}, {"topk", true, "0", NULL}};
     const dl_device_moves moves = moves_of(&w);
     for (size_t i = 0; i < 3; i++) {
         CHECK_OK(begin_as(&w, &moves, DILOCO_F32, &settings[i]));
@@ -281,7 +285,7 @@ TEST(values_come_to_the_host_where_something_else_needs_them)
 TEST(values_in_flight_are_copied_to_the_host_when_they_are_saved)
 {
     static world host, on;
-    static const setting overlapping = {"int4", true, "0"};
+    static const setting overlapping = {"int4", true, "0", NULL};
     const dl_device_moves moves = moves_of(&on);
     CHECK_OK(begin_as(&host, NULL, DILOCO_F32, &overlapping));
     CHECK_OK(begin_as(&on, &moves, DILOCO_F32, &overlapping));
@@ -307,11 +311,33 @@ TEST(values_in_flight_are_copied_to_the_host_when_they_are_saved)
     end(&host), end(&on);
 }
 
+/* A save copies the parameters during the capture, from the host's copy of them. */
+TEST(capture_that_a_device_encodes_is_copied_for_a_save)
+{
+    static world w;
+    static const setting settings[] = {{"f32", true, "0", NULL}, {"int4", true, "0", NULL}};
+    const dl_device_moves moves = moves_of(&w);
+    for (size_t i = 0; i < 2; i++) {
+        float copy[N] = {0};
+        void *places[] = {copy, copy + first[1], copy + first[2]};
+        CHECK_OK(begin_as(&w, &moves, DILOCO_F32, &settings[i]));
+        train(&w, 0.25f);
+        memcpy(w.local, w.device, sizeof w.local);
+        dl_exec_copy_to(w.exec, places);
+        CHECK_OK(capture(&w, 0, 0));
+        CHECK_INT(i, dl_exec_captured(w.exec, 0)->encoded);
+        CHECK_BYTES(w.local, copy, N_A * sizeof *copy);
+        CHECK_BYTES(w.local + first[2], copy + first[2], N_C * sizeof *copy);
+        CHECK(!places[0] && places[1] && !places[2]); /* the rest is copied later */
+        end(&w);
+    }
+}
+
 /* A sum of squares above the bound's square may be of many elements. */
 TEST(encoded_movement_that_is_not_usable_names_its_tensor)
 {
     static world w;
-    static const setting int8 = {"int8", false, "0"};
+    static const setting int8 = {"int8", false, "0", NULL};
     const dl_device_moves moves = moves_of(&w);
     for (int i = 0; i < 3; i++) {
         CHECK_OK(begin_as(&w, &moves, DILOCO_F32, &int8));
@@ -346,6 +372,17 @@ TEST(tensor_that_is_not_f32_is_refused_by_name)
     end(&w);
 }
 
+/* Such a run may be there only when the replica joins. */
+TEST(run_whose_rounds_overlap_is_refused)
+{
+    static world w;
+    static const setting eager = {"f32", false, "0", "eager"};
+    const dl_device_moves moves = moves_of(&w);
+    CHECK_STATUS(DILOCO_EREFUSED, begin_as(&w, &moves, DILOCO_F32, &eager));
+    CHECK_CONTAINS("trainer.device_exchange", diloco_error_text());
+    end(&w);
+}
+
 TEST_MAIN(movement_and_adoption_on_a_device_are_those_of_the_host,
           theta_is_copied_to_the_device_once_for_each_state,
           contribution_that_a_device_encodes_has_the_bytes_of_the_host,
@@ -353,4 +390,5 @@ TEST_MAIN(movement_and_adoption_on_a_device_are_those_of_the_host,
           values_in_flight_are_copied_to_the_host_when_they_are_saved,
           encoded_movement_that_is_not_usable_names_its_tensor,
           movement_on_a_device_that_is_not_finite_names_its_tensor, lost_device_fails_the_capture,
+          capture_that_a_device_encodes_is_copied_for_a_save, run_whose_rounds_overlap_is_refused,
           tensor_that_is_not_f32_is_refused_by_name)

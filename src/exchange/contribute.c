@@ -555,7 +555,7 @@ static diloco_status unpack(dl_exec *x, size_t i, const unsigned char *head)
     if (f.entry % x->capture.n != i || f.fragment >= (uint32_t)x->a.run->manifest.n_fragments)
         return dl_fail(DILOCO_EPROTO, "the saved in-flight contribution is invalid");
     c->there = c->restored = true;
-    c->confirmed = c->encoded = c->away = false;
+    c->confirmed = c->encoded = x->capture.away[i] = false;
     c->entry = f.entry;
     c->fragment = f.fragment;
     c->base = f.base;

@@ -64,6 +64,7 @@ static void lay_out_captures(dl_exec *x, dl_arena *arena)
     unsigned char *d = dl_arena_take(arena, n * discrete);
     const size_t room = x->capture.encodes ? payload_room(x) : 0;
     unsigned char *payload = room ? dl_arena_take(arena, n * room) : NULL;
+    x->capture.away = DL_ARENA_ARRAY(arena, bool, n);
     x->capture.heads = dl_arena_take(arena, n * DL_CONTRIBUTION_HEADER);
     if (!x->capture.at) return; /* a plan measures the memory only */
     for (size_t i = 0; i < n; i++) {

@@ -22,8 +22,7 @@ typedef struct dl_capture {
     uint64_t entry;
     uint32_t fragment;
     float *g;     /* f32 of the largest fragment: the values to encode, with the residual added */
-    bool encoded; /* by a device: `payload` has the values in the codec's form */
-    bool away;    /* g has not, since they are on the device alone */
+    bool encoded; /* a device made `payload`, which has the values in the codec's form */
     unsigned char *payload;  /* of the largest bound; NULL: no device encodes */
     unsigned char *discrete; /* its integers, then its booleans */
     dl_train_stats stats;
@@ -109,8 +108,9 @@ typedef struct dl_capture_part {
     bool in_flight;       /* there is one to save */
     void **copies;        /* [n_tensors] dl_exec_copy_to's places; NULL: none */
     bool encodes;         /* the device encodes captures */
-    size_t largest;       /* elements of the largest fragment */
-    bool unpacked;        /* captures in flight belong to the state that is loaded next */
+    bool *away;     /* [n] only the device has the values. Only the trainer's thread uses it */
+    size_t largest; /* elements of the largest fragment */
+    bool unpacked;  /* captures in flight belong to the state that is loaded next */
     /* [n] of DL_CONTRIBUTION_HEADER bytes: a capture's facts in the form of its contribution's
      * header, saved beside its arrays. Zeros: no capture. */
     unsigned char *heads;

@@ -9,7 +9,8 @@ set -eu
 suites="emulated_kernels_test emulated_attention_test emulated_model_test emulated_group_test emulated_self_test"
 # These have one seed a process, whatever EMULATED_SEEDS is, or take long.
 singles="emulated_device_test emulated_launches_test emulated_products_test
-emulated_train_test emulated_ranks_test emulated_failures_test train_step_on_emulated"
+emulated_train_test emulated_ranks_test emulated_failures_test emulated_exchange_test
+train_step_on_emulated"
 
 # --one SUITE SEED SEEDS: a process of xargs. The last lines of a failed suite are printed with its
 # seeds.
