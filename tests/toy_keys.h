@@ -48,6 +48,18 @@ static inline const char *members_file(size_t n)
     return scratch_write("members", text, strlen(text));
 }
 
+/* The keys of r0 to r<n - 1>, of which an entry has to be signed by one. */
+static inline const char *committers_file(int n)
+{
+    char text[CREW * (DL_PUBLIC_TEXT + 1) + 1] = "", name[16], key[DL_PUBLIC_TEXT];
+    for (int i = 0; i < n; i++) {
+        snprintf(name, sizeof name, "r%d", i);
+        public_of(key, name);
+        snprintf(text + strlen(text), sizeof text - strlen(text), "%s\n", key);
+    }
+    return scratch_write("committers", text, strlen(text));
+}
+
 static inline dl_store *store_of(const char *url)
 {
     dl_store *store;
@@ -96,6 +108,14 @@ static inline void create(toy *t)
     CHECK_OK(toy_open(t));
     CHECK_OK(diloco_run_create(t->run));
     toy_close(t);
+}
+
+/* Makes the run, and invites all of its crew but the owner where the roster is by invitation. */
+static inline void create_and_invite(toy *all, const char *url, const char *policy)
+{
+    create(&all[0]);
+    for (int i = 1; i < CREW && !strcmp(policy, "invited"); i++)
+        toy_set(&all[i], "run.invitation", invite(url, "r0", 3600));
 }
 
 /* A generation's heartbeat or end with that member's signature, at any key. `time` is when it was

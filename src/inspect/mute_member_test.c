@@ -7,33 +7,24 @@
 
 #include "toy_keys.h"
 
-/* The keys of r0 and r1, which may commit. */
-static const char *committers_file(void)
-{
-    char text[2 * DL_PUBLIC_TEXT + 2], r0[DL_PUBLIC_TEXT], r1[DL_PUBLIC_TEXT];
-    public_of(r0, "r0");
-    public_of(r1, "r1");
-    snprintf(text, sizeof text, "%s\n%s\n", r0, r1);
-    return scratch_write("committers", text, strlen(text));
-}
-
 static atomic_int n_ended;     /* of r0 and r1 */
 static atomic_bool waited_for; /* the mute member has beaten BEATS times, and entry 1 is open */
 enum { MUTE = 2, BEATS = 20 };
 
-/* A crew whose r0 and r1 may commit. In each entry they wait 0.05 s for the mute member. */
+/* run.deadline, in seconds. */
+#define DEADLINE_S "0.05"
+
+/* A crew whose r0 and r1 may commit. In each entry they wait DEADLINE_S for the mute member. */
 static void mute_crew(toy *all, const char *url, const char *policy, const char *on_missing)
 {
     crew_of(all, url, policy);
     toy_set_all(all, CREW, "run.on_missing", on_missing);
     /* A slow machine commits entries of one member, too. */
     if (!strcmp(on_missing, "commit_partial")) toy_set_all(all, CREW, "run.quorum", "0.1");
-    toy_set_all(all, CREW, "run.deadline", "0.05");
+    toy_set_all(all, CREW, "run.deadline", DEADLINE_S);
     toy_set_all(all, CREW, "run.patience", "600"); /* it is never silent */
-    if (!strcmp(policy, "closed")) toy_set_all(all, CREW, "run.committers", committers_file());
-    create(&all[0]);
-    for (int i = 1; i < CREW && !strcmp(policy, "invited"); i++)
-        toy_set(&all[i], "run.invitation", invite(url, "r0", 3600));
+    if (!strcmp(policy, "closed")) toy_set_all(all, CREW, "run.committers", committers_file(2));
+    create_and_invite(all, url, policy);
     atomic_store(&n_ended, 0);
     atomic_store(&waited_for, false);
 }
@@ -100,6 +91,39 @@ static double hold_for_a_while(toy *t, const diloco_run_info *now)
     return toy_step(t, now);
 }
 
+/* A number of a line of the record. */
+static double number_of(const char *line, const char *name)
+{
+    char member[32];
+    snprintf(member, sizeof member, "\"%s\":", name);
+    const char *at = strstr(line, member);
+    CHECK(at);
+    return strtod(at + strlen(member), NULL);
+}
+
+/* Returns the number of commits that the mute member was missing in, by the lines of the record of
+ * a replica. Each of them waited for one deadline, which no abort has doubled. The replica that
+ * created the entry needed at least that long for it. */
+static size_t deadlines_of(const toy *t)
+{
+    size_t n = 0;
+    for (const char *at = t->record; (at = strstr(at, "\"event\":\"commit\"")); at++) {
+        char *line = strndup(at, strcspn(at, "\n")), self[32];
+        char *missing = strstr(line, "\"missing\":[");
+        CHECK(missing);
+        const bool is_late = memmem(missing, strcspn(missing, "]"), "\"r2\"", 4);
+        snprintf(self, sizeof self, "\"committer\":\"%s.0000\"", t->name);
+        if (is_late) {
+            CHECK_NEAR(strtod(DEADLINE_S, NULL), number_of(line, "deadline_s"), 1e-6);
+            const double took = number_of(line, "wait_s") + number_of(line, "exchange_s");
+            CHECK(took >= strtod(DEADLINE_S, NULL) || !strstr(line, self));
+        }
+        n += is_late;
+        free(line);
+    }
+    return n;
+}
+
 TEST(mute_member_costs_a_deadline_with_commit_partial)
 {
     for (size_t p = 0; p < 3; p++) {
@@ -108,10 +132,18 @@ TEST(mute_member_costs_a_deadline_with_commit_partial)
         snprintf(url, sizeof url, "mem://mute-partial-%s", policies[p]);
         mute_crew(all, url, policies[p], "commit_partial");
         all[MUTE].step = hold_to_the_end;
+        toy_keep_record(&all[0]);
+        toy_keep_record(&all[1]);
         live(all);
-        TOY_OK(all[0]);
-        TOY_OK(all[1]);
-        CHECK_INT(4, verified(url).commits);
+        for (int i = 0; i < MUTE; i++) {
+            TOY_OK(all[i]);
+            CHECK(deadlines_of(&all[i]) >= 1);
+            CHECK(!strstr(all[i].record, "\"event\":\"abort\""));
+            free(all[i].record);
+        }
+        const diloco_verify_report got = verified(url);
+        CHECK_INT(4, got.commits);
+        CHECK_INT(0, got.aborts);
     }
 }
 
