@@ -21,9 +21,7 @@ TEST(runs_of_keys_come_to_the_bits_of_a_run_of_trust)
     for (size_t p = 0; p < 3; p++) {
         snprintf(url, sizeof url, "mem://%s", policies[p]);
         crew_of(all, url, policies[p]);
-        create(&all[0]);
-        for (int i = 1; i < CREW && p == 1; i++)
-            toy_set(&all[i], "run.invitation", invite(url, "r0", 3600));
+        create_and_invite(all, url, policies[p]);
         toy_live_all(all, CREW);
         for (int i = 0; i < CREW; i++)
             TOY_OK(all[i]);
@@ -339,11 +337,14 @@ static void crowd(dl_entry *e)
 
 /* An abort that fits the log in everything but perhaps its format's version, its prev or its
  * roster, as log/<1>. */
-static void put_abort(dl_store *store, const dl_runfile *run, const char *signed_by, char version)
+static void put_abort(dl_store *store, const char *signed_by, char version)
 {
     dl_buf text;
     dl_entry e;
-    const dl_outer *outer = dl_outer_find(run->config.outer_optimizer);
+    dl_runfile run;
+    dl_hash digest;
+    read_run(&run, &digest, store);
+    const dl_outer *outer = dl_outer_find(run.config.outer_optimizer);
     CHECK_OK(dl_entry_init(&e, 128));
     dl_buf_init(&text, DL_ENTRY_TEXT_MAX);
     CHECK_OK(dl_store_get(store, &text, "log/0000000000.json", DL_NEVER));
@@ -356,6 +357,7 @@ static void put_abort(dl_store *store, const dl_runfile *run, const char *signed
     e.position += 3;
     e.commit = e.last = false;
     e.n_members = 0;
+    if (signed_by) snprintf(e.committer.replica, sizeof e.committer.replica, "%s", signed_by);
     snprintf(e.abort.reason, sizeof e.abort.reason, "because I say so");
     dl_buf_clear(&text);
     CHECK_OK(dl_entry_write(&text, &e, outer));
@@ -371,6 +373,7 @@ static void put_abort(dl_store *store, const dl_runfile *run, const char *signed
                              DL_NEVER));
     dl_buf_deinit(&text);
     dl_entry_deinit(&e);
+    dl_runfile_deinit(&run);
 }
 
 /* Zeros, one more than an entry may have. */
@@ -413,20 +416,16 @@ static diloco_verify_report run_with_entry(const char *name, const char *policy,
 {
     char url[64];
     diloco_verify_report report;
-    dl_runfile run;
-    dl_hash digest;
     toy t = single_of(url, name, policy);
     t.stop_after = 4;
     CHECK_OK(toy_live(&t));
     dl_store *store = store_of(url);
-    read_run(&run, &digest, store);
     if (version == TOO_LONG)
         put_too_long(store);
     else
-        put_abort(store, &run, signed_by, version);
+        put_abort(store, signed_by, version);
     t.stop_after = 0;
     CHECK_OK(toy_live(&t));
-    dl_runfile_deinit(&run);
     dl_store_close(store);
     CHECK_OK(diloco_verify(&report, url, 1, NULL, NULL));
     if (said) CHECK_OK(diloco_log_walk(url, 0, entry_1_is_void, said));
@@ -450,6 +449,60 @@ TEST(p7_an_entry_without_a_committer_s_signature_is_void_and_the_run_continues)
 {
     for (size_t p = 0; p < 3; p++)
         check_forged_entries(policies[p]);
+}
+
+/* r1 has a part in entry 0, so it is a member, and it begins entry 1 by creating it. */
+static double commit_as_member(toy *t, const diloco_run_info *now)
+{
+    if (t->user && now->entry == 1) {
+        dl_store *store = store_of(t->user);
+        put_abort(store, t->name, '1');
+        dl_store_close(store);
+        t->user = NULL;
+    }
+    return toy_step(t, now);
+}
+
+static void check_all_heard(toy *all, const char *part)
+{
+    for (int i = 0; i < CREW; i++) {
+        TOY_OK(all[i]);
+        CHECK_CONTAINS(part, all[i].record);
+    }
+}
+
+/* r0 alone may commit. The replicas read r1's entry while they run. Later processes without saved
+ * state read it again. */
+static void check_entry_of_a_member(const char *policy)
+{
+    toy all[CREW];
+    char url[64], forged[] = "may not create";
+    snprintf(url, sizeof url, "mem://member_%s", policy);
+    crew_of(all, url, policy);
+    toy_set_all(all, CREW, "run.committers", committers_file(1));
+    create_and_invite(all, url, policy);
+    all[1].step = commit_as_member;
+    all[1].user = url;
+    for (int i = 0; i < CREW; i++) {
+        all[i].stop_after = 8;
+        toy_keep_record(&all[i]);
+    }
+    toy_live_all(all, CREW);
+    check_all_heard(all, forged);
+    for (int i = 0; i < CREW; i++)
+        all[i].stop_after = 0;
+    toy_live_all(all, CREW);
+    check_all_heard(all, forged);
+    CHECK_INT(1, verified(url).voids);
+    CHECK_OK(diloco_log_walk(url, 0, entry_1_is_void, forged));
+    for (int i = 0; i < CREW; i++)
+        free(all[i].record);
+}
+
+TEST(p7_a_member_that_may_not_commit_creates_no_entry)
+{
+    for (size_t p = 0; p < 3; p++)
+        check_entry_of_a_member(policies[p]);
 }
 
 TEST(p7_an_abort_with_a_wrong_prev_is_void_for_replicas_verify_and_log)
@@ -488,9 +541,7 @@ TEST(p7_a_forged_entry_that_changes_after_it_was_read_is_void_for_all)
         if (p < 3) crew_of(all, url, policy);
         if (p == 3) toy_keep(url), toy_crew(all, CREW, url, "none");
         toy_set_all(all, CREW, "run.on_missing", "wait");
-        create(&all[0]);
-        for (int i = 1; i < CREW && p == 1; i++)
-            toy_set(&all[i], "run.invitation", invite(url, "r0", 3600));
+        create_and_invite(all, url, policy);
         dl_store *store = store_of(url);
         CHECK_OK(dl_store_create(store, "log/0000000001.json", &(dl_span){"junk", 4}, 1, NULL,
                                  DL_NEVER));
@@ -541,9 +592,7 @@ static diloco_verify_report run_with(const intrusion *how)
     snprintf(url, sizeof url, "mem://intruded%d", n++);
     crew_of(all, url, how->policy);
     if (how->option) toy_set_all(all, CREW, how->option, how->value);
-    create(&all[0]);
-    for (int i = 1; i < CREW && !strcmp(how->policy, "invited"); i++)
-        toy_set(&all[i], "run.invitation", invite(url, "r0", 3600));
+    create_and_invite(all, url, how->policy);
     dl_store *store = store_of(url);
     intrude(store, how);
     toy_live_all(all, CREW);
@@ -726,6 +775,7 @@ TEST_MAIN(p7_a_forged_entry_that_changes_after_it_was_read_is_void_for_all,
           a_committer_meets_a_new_replica_before_its_first_contribution,
           an_invalid_admission_keeps_no_replica_out,
           p7_an_entry_without_a_committer_s_signature_is_void_and_the_run_continues,
+          p7_a_member_that_may_not_commit_creates_no_entry,
           p7_an_abort_with_a_wrong_prev_is_void_for_replicas_verify_and_log,
           junk_in_c_takes_no_room_from_the_roster, junk_in_c_is_reported_once_by_a_replica,
           p6_junk_at_its_own_names_does_not_fence_a_replica,
