@@ -147,6 +147,7 @@ def security_problems():
     """Each cell of the table of docs/security.md names a test, and the tests that it names exist."""
     scenarios = (ROOT / "tests/e2e/intruder.sh").read_text()
     events = (ROOT / "tests/sim.h").read_text()
+    simulations = (ROOT / "tests/CMakeLists.txt").read_text()
     rows = [r for r in (ROOT / "docs/security.md").read_text().split("\n") if r.startswith("| ")]
     for row in rows[next(i for i, r in enumerate(rows) if r.startswith("| `run.roster` | party | stop")) + 1 :]:
         for cell in row.strip("| ").split(" | ")[2:]:
@@ -158,6 +159,12 @@ def security_problems():
                 for case in cases.split(", "):
                     if f"TEST({case}" not in text:
                         yield f"docs/security.md: {file} has no case {case}"
+            for program, mode in re.findall(r"(cluster_\w+): (\w+)", cell):
+                if not re.search(rf"COMMAND {program}\b[^)]*\b{mode}\b", simulations):
+                    yield f"docs/security.md: tests/CMakeLists.txt runs no {program} with {mode}"
+            for script in re.findall(r"tests/[\w/.-]+\.(?:sh|h)", cell):
+                if not (ROOT / script).exists():
+                    yield f"docs/security.md: there is no {script}"
             for event in re.findall(r"SIM_(\w+)", cell):
                 if f" X({event}, " not in events:
                     yield f"docs/security.md: tests/sim.h has no event {event}"
