@@ -6,7 +6,8 @@ and the model from the run.
     python finetune_llama.py http://127.0.0.1:8080/llama r0 --model FOLDER --text FILE &
     python finetune_llama.py http://127.0.0.1:8080/llama r1 --model FOLDER --text FILE --late 2
 
---model is a folder that transformers loads; without one it is a small random Llama of bytes.
+--model is a folder of a model and its tokenizer that transformers loads. Without one it is a small
+random Llama, whose tokens are the text's bytes.
 --rank 16 trains a LoRA adapter of that rank (needs peft): only the adapter is exchanged, and each
 replica loads the same base model. --out FOLDER then writes the shared adapter in PEFT's format.
 --late N waits for N entries of the log before it joins.
@@ -27,12 +28,15 @@ DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 
 
 def load(folder):
+    """A model, and a function from a text to its tokens."""
     if folder:
-        return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        return (transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32),
+                lambda text: tokenizer(text)["input_ids"])
     torch.manual_seed(0)  # an adapter needs the same base on all replicas
     return transformers.LlamaForCausalLM(transformers.LlamaConfig(
         vocab_size=256, hidden_size=48, intermediate_size=96, num_hidden_layers=2,
-        num_attention_heads=4, max_position_embeddings=CONTEXT))
+        num_attention_heads=4, max_position_embeddings=CONTEXT)), lambda text: list(text.encode())
 
 
 def adapted(model, rank):
@@ -41,10 +45,10 @@ def adapted(model, rank):
         r=rank, lora_alpha=2 * rank, target_modules=["q_proj", "v_proj"]))
 
 
-def examples(path, replica):
-    """The text's bytes as tokens, in windows; every second one is a replica's."""
-    data = pathlib.Path(path or DOCS / "architecture.md").read_bytes()
-    windows = [list(data[i:i + CONTEXT]) for i in range(0, len(data) - CONTEXT, CONTEXT)]
+def examples(path, tokens_of, replica):
+    """The text's tokens, in windows; every second one is a replica's."""
+    data = tokens_of(pathlib.Path(path or DOCS / "architecture.md").read_text(encoding="utf-8"))
+    windows = [data[i:i + CONTEXT] for i in range(0, len(data) - CONTEXT, CONTEXT)]
     number = int(replica.strip("abcdefghijklmnopqrstuvwxyz"))  # diloco
     return [{"input_ids": w, "labels": w} for w in windows[number % 2::2]]  # diloco
 
@@ -71,14 +75,15 @@ def main():
     parser.add_argument("--late", type=int, default=0, metavar="ENTRIES")  # diloco
     args = parser.parse_args()
 
-    model, data = load(args.model), examples(args.text, args.replica)
+    model, tokens_of = load(args.model)
+    data = examples(args.text, tokens_of, args.replica)
     if args.rank:
         model = adapted(model, args.rank)
     options = {} if args.late else {"rounds": args.rounds, "sync_every": 5}  # diloco
     wait_for(args.store, args.late)  # diloco
     trainer = transformers.Trainer(
         model, transformers.TrainingArguments(
-            output_dir="unused", save_strategy="no", report_to=[], disable_tqdm=True, use_cpu=True,
+            output_dir="unused", save_strategy="no", report_to=[], disable_tqdm=True,
             per_device_train_batch_size=8, learning_rate=2e-3, num_train_epochs=1000,
             logging_strategy="no"),
         train_dataset=data,

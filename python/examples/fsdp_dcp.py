@@ -8,6 +8,7 @@ FOLDER/step-N is a DCP checkpoint of the shared model and the inner optimizer at
 --from FOLDER begins a new run from the model of such a checkpoint.
 """
 import argparse
+import os
 import pathlib
 
 import torch
@@ -32,7 +33,8 @@ def model_of():
 
 
 def loss_of(model, rows):
-    mask = torch.nn.Transformer.generate_square_subsequent_mask(rows.shape[1] - 1)
+    mask = torch.nn.Transformer.generate_square_subsequent_mask(rows.shape[1] - 1,
+                                                                     device=rows.device)
     h = model[0](rows[:, :-1])
     for layer in model[1:-1]:
         h = layer(h, src_mask=mask, is_causal=True)
@@ -46,7 +48,11 @@ def main():
     parser.add_argument("folder", help="of the checkpoints")
     parser.add_argument("--from", dest="begin", metavar="FOLDER", help="a DCP checkpoint")
     args = parser.parse_args()
-    dist.init_process_group("cuda:nccl,cpu:gloo" if torch.cuda.is_available() else "gloo")
+    device = torch.device("cpu")
+    if torch.cuda.is_available():
+        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+        torch.cuda.set_device(device)  # fully_shard moves the model to it
+    dist.init_process_group("cuda:nccl,cpu:gloo" if device.type == "cuda" else "gloo")
 
     model = model_of()
     for layer in model:
@@ -63,7 +69,7 @@ def main():
     step = 0
     while not opt.done:  # diloco: was a range of steps
         begins = torch.randint(len(data) - CONTEXT - 1, (8, 1), generator=draw)
-        loss = loss_of(model, data[begins + torch.arange(CONTEXT + 1)])
+        loss = loss_of(model, data[begins + torch.arange(CONTEXT + 1)].to(device))
         loss.backward()
         opt.report(loss, samples=8 * dist.get_world_size())  # diloco
         opt.step()

@@ -10,7 +10,7 @@ import diloco  # diloco
 
 
 def main(folder, store, replica):
-    accelerator = accelerate.Accelerator(cpu=True)
+    accelerator = accelerate.Accelerator()
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(784, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
     inner = torch.optim.AdamW(model.parameters(), lr=1e-3)
@@ -30,7 +30,7 @@ def main(folder, store, replica):
             if opt.done:  # diloco
                 break  # diloco
     opt.close()  # diloco
-    x, y = images(folder, "t10k")
+    x, y = (t.to(accelerator.device) for t in images(folder, "t10k"))
     print(f"accuracy {(model(x).argmax(1) == y).float().mean().item():.4f}")
 
 

@@ -41,7 +41,7 @@ def main(folder, store, replica):
                                             sync_every=20, rounds=6)  # diloco
     trainer = lightning.Trainer(max_epochs=-1,  # diloco: was a number of epochs
                                 callbacks=[share],  # diloco
-                                accelerator="cpu", logger=False, enable_checkpointing=False,
+                                logger=False, enable_checkpointing=False,
                                 enable_progress_bar=False, enable_model_summary=False)
     trainer.fit(model, loader(folder, "train", order))
     found = trainer.test(model, loader(folder, "t10k"), verbose=False)

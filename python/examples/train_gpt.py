@@ -111,8 +111,8 @@ scaler = torch.amp.GradScaler(device, enabled=dtype == "float16")
 context = torch.autocast(device, getattr(torch, dtype), enabled=dtype != "float32")
 trained = torch.compile(model) if compile_model else model
 
+iter_num = optimizer.run.now.step  # diloco: a resume begins where it was
 while not optimizer.done:  # diloco: was a range of max_iters
-    iter_num = optimizer.run.now.step  # diloco: a resume begins where it was
     for group in optimizer.param_groups:
         group["lr"] = get_lr(iter_num)
     if iter_num % eval_interval == 0:
@@ -122,7 +122,7 @@ while not optimizer.done:  # diloco: was a range of max_iters
         with context:
             loss = trained(*get_batch()) / gradient_accumulation_steps
         scaler.scale(loss).backward()
-        total += loss.item()
+        total = total + loss.detach()  # .item() would wait for the device
     scaler.unscale_(optimizer)
     nn.utils.clip_grad_norm_(model.parameters(), grad_clip)
     n = batch_size * gradient_accumulation_steps  # diloco
@@ -130,6 +130,7 @@ while not optimizer.done:  # diloco: was a range of max_iters
     scaler.step(optimizer)
     scaler.update()
     optimizer.zero_grad(set_to_none=True)
+    iter_num += 1
 optimizer.close()  # diloco
 save(max_iters)
 print(f"step {max_iters}: val loss {estimate_loss():.4f}")

@@ -8,10 +8,13 @@ import json
 import os
 import pathlib
 import re
+import runpy
+import shutil
 import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import diloco
 import forks
@@ -23,8 +26,9 @@ if importlib.util.find_spec("torch") is None:
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "python/examples"
 HOW_TO = ROOT / "docs/how-to/pytorch-trainers.md"
-SHAKESPEARE = ROOT.parent / "shared/data/tinyshakespeare/input.txt"
-MNIST = ROOT.parent / "shared/data/mnist"
+DATA = pathlib.Path(os.environ.get("DILOCO_DATA", ROOT.parent / "shared/data"))
+SHAKESPEARE = DATA / "tinyshakespeare/input.txt"
+MNIST, LLAMA = DATA / "mnist", DATA / "hf-tiny-llama"
 TRANSFORMERS = all(importlib.util.find_spec(m) for m in ("transformers", "accelerate"))
 PEFT = TRANSFORMERS and importlib.util.find_spec("peft") is not None
 LIGHTNING = importlib.util.find_spec("lightning") is not None
@@ -35,15 +39,20 @@ if not LIGHTNING:
     print("left out: the example with Lightning's Trainer (no lightning)")
 if not PEFT:
     print("left out: the example that trains an adapter (no peft)")
+if TRANSFORMERS and not LLAMA.is_dir():
+    print("left out: the example with a small Llama's own files (no hf-tiny-llama in DILOCO_DATA)")
 if not TRANSFORMERS:
     print("left out: the example with Hugging Face's Trainer (no transformers and accelerate)")
+
+
+# The scripts take a GPU where there is one. The tests keep them on the CPU.
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
 def start(folder, *command):
     """A program, or `torchrun`."""
     return subprocess.Popen([str(c) for c in command], cwd=folder, stdout=subprocess.PIPE, text=True,
-                            env={**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
-                                 "HF_HOME": str(folder)})
+                            env={**os.environ, **ENVIRONMENT, "HF_HOME": str(folder)})
 
 
 def idx(folder, name, header, data):
@@ -52,20 +61,28 @@ def idx(folder, name, header, data):
         f.write(bytes(header) + bytes(data))
 
 
-def small_llama(folder):
-    """A Llama of bytes, with its tokenizer, as transformers loads it."""
+def tokenizer_of_bytes(folder, first=0):
+    """Write a tokenizer with a token for each byte, as transformers loads it; its tokens, of which
+    ``first`` is the lowest."""
     import tokenizers
-    import torch
     import transformers
     letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
     bpe = tokenizers.Tokenizer(tokenizers.models.BPE(
-        {letter: i for i, letter in enumerate([*letters, "<end>", "<pad>"])}, []))
+        {letter: first + i for i, letter in enumerate([*letters, "<end>", "<pad>"])}, []))
     bpe.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     transformers.PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<end>",
                                          pad_token="<pad>").save_pretrained(folder)
+    return range(first, first + len(letters) + 2)
+
+
+def small_llama(folder):
+    """A Llama of bytes, with its tokenizer, as transformers loads it."""
+    import torch
+    import transformers
+    tokens = tokenizer_of_bytes(folder)
     torch.manual_seed(0)
     transformers.LlamaForCausalLM(transformers.LlamaConfig(
-        vocab_size=len(letters) + 2, hidden_size=32, intermediate_size=64, num_hidden_layers=1,
+        vocab_size=len(tokens), hidden_size=32, intermediate_size=64, num_hidden_layers=1,
         num_attention_heads=2, max_position_embeddings=64)).save_pretrained(folder)
     return folder
 
@@ -118,13 +135,19 @@ class Pages(unittest.TestCase):
                 self.assertEqual(said.get(script), word)
 
 
+    def test_each_script_leaves_the_device_to_its_library(self):
+        for script in EXAMPLES.glob("*.py"):
+            found = re.findall(r"use_cpu|cpu=True|no_cuda|accelerator=|device=\"", script.read_text())
+            self.assertEqual(found, [], script.name)
+
+
 class Examples(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         home = tempfile.TemporaryDirectory()
         cls.addClassCleanup(home.cleanup)
-        cls.interpreter = forks.Interpreter("torch", "torch._dynamo", env={
-            "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "HF_HOME": home.name})
+        cls.interpreter = forks.Interpreter("torch", "torch._dynamo",
+                                            env={**ENVIRONMENT, "HF_HOME": home.name})
         cls.addClassCleanup(cls.interpreter.close)
 
     def script(self, name, *arguments):
@@ -160,6 +183,29 @@ class Examples(unittest.TestCase):
             self.assertTrue(torch.equal(values, ends[1][name]), name)
         self.assertEqual([len(row["members"]) for row in
                           diloco.run(self.folder / "run").history()], [2] * 3)
+
+    def test_nanogpts_loop_waits_for_its_losses_at_due_points_only(self):
+        from diloco import _copies
+        from late_device import Late
+        late, step, waits = Late(1), diloco.DiLoCoOptimizer.step, []
+        losses = mock.Mock(wraps=late.loss)
+        late.loss = losses
+
+        def counted(optimizer):
+            waits.append(late.n_waits)
+            step(optimizer)
+        data = tokens_of_bytes(self.folder)
+        words = [f"--data={data}", f"--out_dir={data}/out", f"--store={data}/run", "--replicas=1",
+                 "--max_iters=12", "--sync_every=4", "--block_size=8", "--n_embd=16", "--n_layer=1",
+                 "--eval_iters=1", "--device=cpu"]
+        with mock.patch.object(_copies, "queue", late), \
+                mock.patch.object(diloco.DiLoCoOptimizer, "step", counted), \
+                mock.patch.object(sys, "argv", ["train_gpt.py", *words]):
+            runpy.run_path(str(EXAMPLES / "train_gpt.py"), run_name="__main__")
+        self.assertEqual(losses.call_count, 12)
+        between = [after - before for before, after in zip(waits, waits[1:])]
+        self.assertEqual([n for i, n in enumerate(between, 1) if i % 4], [0] * 9)
+        self.assertTrue(all("Tensor" in type(c.args[0]).__name__ for c in losses.call_args_list))
 
     def fsdp(self, *arguments):
         return self.said(start(self.folder, sys.executable, "-W", "ignore", "-m",
@@ -279,6 +325,20 @@ class Examples(unittest.TestCase):
         self.assertEqual(rows[0]["members"], ["r0.0000"])
         self.assertTrue(any(r["members"] == ["r0.0000", "r1.0000"] for r in rows))
         self.assertTrue(diloco.run(url).verify()["complete"])
+
+    @unittest.skipUnless(TRANSFORMERS and LLAMA.is_dir(), "no transformers, or no small Llama's files")
+    def test_a_llama_of_a_folder_trains_on_the_tokens_of_its_tokenizer(self):
+        import torch
+        from safetensors.torch import load_file
+        model = self.folder / "model"
+        shutil.copytree(LLAMA, model)
+        before = load_file(model / "model.safetensors")["model.embed_tokens.weight"]
+        tokens = tokenizer_of_bytes(model, 300)  # no byte of the text is among them
+        self.said(self.script("finetune_llama.py", "run", "r0", "--model", model, "--rounds", 1))
+        theta = diloco.run(self.folder / "run").theta()["model.embed_tokens.weight"]
+        moved = (torch.tensor(theta) != before).any(1).nonzero().flatten().tolist()
+        self.assertGreater(len(moved), 20)
+        self.assertLessEqual(set(moved), set(tokens))
 
 
 if __name__ == "__main__":
