@@ -233,17 +233,25 @@ def with_other_arguments(place, port, store):
     return said
 
 
-def ending(rank, port, store, victim, pipe):
-    """A rank of three; one may be killed between two exchanges. Sends its error or its values."""
+def ending(rank, port, store, victim, pipe, n, is_sharded):
+    """A rank of n; one may be killed between two exchanges, before its gradients. Sends its error or
+    its values."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    dist.init_process_group("gloo", rank=rank, world_size=3)
+    dist.init_process_group("gloo", rank=rank, world_size=n)
 
     def backward(model, step):
+        x, y = batch(step)
+        loss = torch.nn.functional.mse_loss(model(x), y)
         if step == 4 and rank == victim:
             os.kill(os.getpid(), signal.SIGKILL)
-        gradients(model, step)
+        loss.backward()
     try:
-        pipe.send(train(whole(), store, STEPS, backward, group=dist.group.WORLD))
+        if is_sharded:
+            pipe.send(train(fully_shard(whole()), store, STEPS, backward))
+        else:
+            pipe.send(train(whole(), store, STEPS, backward, group=dist.group.WORLD))
+    except RuntimeError as error:  # torch's own
+        pipe.send(f"torch: {error}")
     except diloco.UnreachableError as error:
         pipe.send(str(error))
 
@@ -356,13 +364,13 @@ class Failures(InScratch):
             with self.assertRaisesRegex(diloco.DiffersError, words):
                 _agree.check([options(betas=ours), options(betas=theirs)])
 
-    def island(self, store, victim):
-        """The message of each of three ranks; None for the victim."""
+    def island(self, store, victim, n=3, is_sharded=False):
+        """The message of each of n ranks; None for the victim."""
         context, port, ends, processes = multiprocessing.get_context("fork"), free_port(), [], []
-        for rank in range(3):
+        for rank in range(n):
             ours, theirs = context.Pipe(duplex=False)
-            processes.append(context.Process(target=ending,
-                                             args=(rank, port, store, victim, theirs)))
+            processes.append(context.Process(target=ending, args=(rank, port, store, victim, theirs,
+                                                                  n, is_sharded)))
             processes[-1].start()
             theirs.close()
             ends.append(ours)
@@ -381,6 +389,16 @@ class Failures(InScratch):
                         self.assertRegex(said, named + " of this island of 3 has ended")
                 again = self.island(store, None)
                 self.assertEqual([resumed for resumed, _ in again], [True] * 3)
+                self.assertEqual([values for _, values in again], [values for _, values in calm])
+
+    def test_a_rank_of_shards_that_dies_ends_the_others_collective_and_a_new_start_resumes(self):
+        calm = self.island(self.folder + "/calm", None, 2, True)
+        for victim in (1, 0):
+            with self.subTest(victim=victim):
+                store = f"{self.folder}/{victim}"
+                self.assertRegex(self.island(store, victim, 2, True)[1 - victim], "^torch: ")
+                again = self.island(store, None, 2, True)
+                self.assertEqual([resumed for resumed, _ in again], [True] * 2)
                 self.assertEqual([values for _, values in again], [values for _, values in calm])
 
     def test_shards_that_do_not_cover_a_tensor_are_refused_by_its_name(self):
