@@ -185,6 +185,12 @@ class Refusals(InScratch):
                      lambda p: (p, 1, {"steps": 3}))
         self.refused(r"client\d: the movement of p0\[0\] since entry 0 is nan", lambda p: ([p[0] * numpy.nan], 1, {}), diloco.Error)
 
+    def test_rosters_of_keys_are_refused_by_name(self):
+        for policy in ("open", "closed"):
+            with self.assertRaisesRegex(diloco.RefusedError, rf"run\.roster = \"{policy}\" does not go "
+                                                             "with logical clients"):
+                self.run_clients(run__roster=policy)
+
     def test_a_run_without_clients_is_refused(self):
         with self.assertRaisesRegex(diloco.InvalidError, "clients.total_clients"):
             diloco.run_clients(counting, [numpy.zeros(2, "float32")], self.folder / "run")
@@ -196,6 +202,19 @@ class Refusals(InScratch):
 
 @unittest.skipUnless(torch, "no torch")
 class Modules(InScratch):
+    def test_frozen_parameters_take_the_mean_and_the_outer_optimizer_moves_the_others(self):
+        model = torch.nn.Linear(2, 2)
+        torch.nn.init.zeros_(model.weight), torch.nn.init.zeros_(model.bias)
+        model.bias.requires_grad_(False)
+
+        class Moving(diloco.Client):
+            def fit(self, parameters, config):
+                return {n: torch.full_like(p, self.number) for n, p in parameters.items()}, 1, {}
+        last = self.run_clients(lambda _: Moving(), model, rounds=1, outer_lr=.5)
+        mean = sum(self.asked()[0]) / 3
+        torch.testing.assert_close(last["bias"], torch.full((2,), mean))
+        torch.testing.assert_close(last["weight"], torch.full((2, 2), mean / 2))
+
     def test_a_module_with_batch_norm_and_private_moments_is_trained_by_8_clients(self):
         def net():
             torch.manual_seed(1)

@@ -15,7 +15,8 @@ except ImportError as error:
 import diloco
 from diloco import _copies, _island
 from late_device import Late
-from mesh_test import InScratch, OPTIONS, gradients, joined, launch, tensor_parallel, whole
+from mesh_test import (Block, InScratch, OPTIONS, batch, gradients, joined, launch, tensor_parallel,
+                       whole)
 
 STEPS, DUE = 10, (3, 5, 7, 9)  # of a run of two rounds and two fragments, and where one is due
 
@@ -32,8 +33,27 @@ def copied(_n):
     return whole()  # the batches are equal on all ranks, so the gradients need no sum
 
 
+def narrow(n):
+    model = whole().bfloat16()
+    for block in model:
+        fully_shard(block)
+    return fully_shard(model)
+
+
+def narrow_gradients(model, step):
+    x, y = batch(step)
+    torch.nn.functional.mse_loss(model(x.bfloat16()), y.bfloat16()).backward()
+
+
+def stage(_n):
+    """A block of its own on each rank, which trains by itself."""
+    torch.manual_seed(dist.get_rank())
+    return Block()
+
+
 WAYS = {"shards": (sharded, {}), "tensor parallel": (tensor_parallel, {}),
-        "copies": (copied, {"group": True})}
+        "copies": (copied, {"group": True}), "bfloat16 shards": (narrow, {}),
+        "stages": (stage, {"group": True, "pipeline": True})}
 
 
 class Posts:
@@ -54,14 +74,17 @@ def train(n, way, store):
     make, more = WAYS[way]
     model, posts = make(n), Posts()
     inner = torch.optim.AdamW(model.parameters(), lr=0.01)
-    more = {"group": dist.group.WORLD} if more else {}
+    if more:
+        more = {**more, "group": dist.group.WORLD}
+    parts = 2 if "pipeline" in more else [model[0], model[1]]
+    backward = narrow_gradients if way == "bfloat16 shards" else gradients
     with posts.patch, diloco.DiLoCoOptimizer(
             model, inner, store, options={**OPTIONS, "run.state_dir": "none"}, sync_every=4,
-            rounds=2, fragments=[model[0], model[1]], **more) as opt:
+            rounds=2, fragments=parts, **more) as opt:
         for step in range(STEPS):
             posts.of_step.append(0)
             opt.zero_grad()
-            gradients(model, step)
+            backward(model, step)
             opt.step()
         assert opt.done
     values = [(p.full_tensor() if hasattr(p, "full_tensor") else p).detach().tolist()
@@ -88,8 +111,9 @@ class Shards(InScratch):
         for way in WAYS:
             with self.subTest(way=way, ranks=ranks):
                 for found in everyone:
+                    same = found if way == "stages" else everyone[0]  # Each rank has its own stage.
                     for values, posts in found[way]:
-                        self.assertEqual(values, everyone[0][way][0][0])
+                        self.assertEqual(values, same[way][0][0])
                         self.assertEqual(posts, found[way][0][1])
         last = everyone[-1]
         self.assertEqual([sum(posts) for _, posts in last["copies"]], [0] * 3)  # rank 0 has them

@@ -1,6 +1,6 @@
 """thousand_clients_test.py - 1,000 logical clients in Python on three workers and a server: the samplers
 divide a caller's samples, and the combiners combine what clients return. Skips itself (77) without
-numpy."""
+numpy; modules without torch."""
 import pathlib
 import sys
 import tempfile
@@ -12,6 +12,13 @@ try:
 except ImportError as error:
     print(f"left out: a thousand clients in Python ({error})")
     sys.exit(77)
+
+try:
+    import torch
+    torch.set_num_threads(1)
+except ImportError as error:
+    print(f"left out of thousand_clients_test: torch modules ({error})")
+    torch = None
 
 import diloco
 
@@ -43,12 +50,14 @@ class InScratch(unittest.TestCase):
         self.addCleanup(scratch.cleanup)
         self.folder = pathlib.Path(scratch.name)
 
-    def live(self, store, replica="r0", role="both", make=Noting, **options):
+    def live(self, store, replica="r0", role="both", make=Noting, initial=None, **options):
         given = {"clients__total_clients": CLIENTS, "clients__per_round": PER_ROUND,
                  "rounds": ROUNDS, "local_steps_per_round": 1, **options}
-        return diloco.run_clients(None if role == "server" else make,
-                                  [numpy.zeros(3, "float32")], self.folder / store, replica,
-                                  role=role, preset="fedavg", options=QUICK, **given)[0]
+        initial = [numpy.zeros(3, "float32")] if initial is None else initial
+        last = diloco.run_clients(None if role == "server" else make, initial,
+                                  self.folder / store, replica, role=role, preset="fedavg",
+                                  options=QUICK, **given)
+        return last[0] if isinstance(last, list) else last["weight"]
 
     def on_workers(self, store, **options):
         """The model of three workers and a server, in threads."""
@@ -132,6 +141,37 @@ class Samplers(InScratch):
                                ([0, 1], "few")):
             with self.assertRaisesRegex(diloco.InvalidError, words):
                 self.live("none", classes=classes, data__sampler="label_quantity_noniid")
+
+
+@unittest.skipUnless(torch, "no torch")
+class Modules(InScratch):
+    def test_a_module_is_trained_by_the_clients_of_three_workers(self):
+        wanted = torch.tensor([[1., -2., 3.]])
+
+        class Trains(diloco.Client):
+            def __init__(self, number, rows):
+                self.rows = list(rows)
+
+            def fit(self, parameters, config):
+                model = torch.nn.Linear(3, 1, bias=False)
+                model.load_state_dict(parameters)
+                inner = torch.optim.SGD(model.parameters(), lr=.3)
+                x = torch.stack([torch.randn(3, generator=torch.Generator().manual_seed(row))
+                                 for row in self.rows])
+                for _ in range(config["local_steps"]):
+                    inner.zero_grad()
+                    loss = torch.nn.functional.mse_loss(model(x), x @ wanted.T)
+                    loss.backward()
+                    inner.step()
+                return model.state_dict(), len(x), {"loss": loss}
+        more = {"make": Trains, "classes": LABELS, "data__sampler": "iid",
+                "local_steps_per_round": 3, "initial": torch.nn.Linear(3, 1, bias=False)}
+        with torch.no_grad():
+            more["initial"].weight.zero_()
+        several = self.on_workers("several", **more)
+        self.assertEqual([len(members) for members in self.asked("several")], [PER_ROUND] * ROUNDS)
+        torch.testing.assert_close(several, wanted, rtol=0, atol=.1)
+        self.assertTrue(torch.equal(several, self.live("one", **more)))
 
 
 class Combiners(InScratch):
