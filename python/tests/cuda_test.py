@@ -12,7 +12,7 @@ except ImportError as error:
     sys.exit(77)
 
 import diloco
-from torch_world import InScratch, adamw, batch, small, values
+from torch_world import InScratch, adamw, batch, life_of_kinds, small, values
 
 CARD = torch.cuda.is_available()
 DEVICE = "cuda" if CARD else "cpu"
@@ -51,6 +51,14 @@ class OnDevice(InScratch):
         whole = self.train(f"{self.store}-whole")
         with a_stream():
             self.assertEqualTensors(self.train(self.store), whole)
+
+    def test_every_kind_of_tensor_trains_as_on_the_cpu_and_resumes_to_the_bit(self):
+        whole = life_of_kinds(self, f"{self.store}-whole", 18, device=DEVICE)
+        life_of_kinds(self, self.store, 7, save_at=7, device=DEVICE)
+        self.assertEqualTensors(life_of_kinds(self, self.store, 18, device=DEVICE), whole)
+        for a, b in zip(whole, life_of_kinds(self, f"{self.store}-cpu", 18)):
+            near = 2**-6 if a.dtype in (torch.bfloat16, torch.float16) else 1e-2
+            torch.testing.assert_close(a, b, rtol=near, atol=near)
 
     def test_an_exchange_at_each_step_follows_the_cpu(self):
         options = {"sync_every": 1, "rounds": 50, "upto": 50}

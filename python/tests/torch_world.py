@@ -41,6 +41,44 @@ def values(model):
     return [p.detach().clone() for p in model.parameters()]
 
 
+class Kinds(torch.nn.Module):
+    """A tensor of each kind that has a mirror on a device."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(2)
+        self.plain = torch.nn.Linear(6, 4)
+        self.narrow = torch.nn.Linear(4, 4).bfloat16()
+        self.shift = torch.nn.Parameter(torch.zeros(1, dtype=torch.float16))
+        self.images = torch.nn.Conv2d(2, 2, 1).to(memory_format=torch.channels_last)
+        self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
+        self.register_buffer("flags", torch.zeros(3, dtype=torch.bool))
+
+    def forward(self, x):
+        self.seen += len(x)
+        self.flags[self.seen % 3] = True
+        h = self.narrow(self.plain(x).bfloat16()).float()
+        # The factor keeps the gradient, and AdamW's square of it, away from float16's zero.
+        return self.images(torch.cat([h, h], 1).reshape(-1, 2, 2, 2)).sum((1, 2, 3)) + \
+            8 * self.shift.float()
+
+
+def life_of_kinds(_test, store, upto, save_at=-1, device="cpu"):
+    """Train `Kinds` to the end of a run, or to step ``upto``; its values."""
+    model = Kinds().to(device)
+    with diloco.DiLoCoOptimizer(model, adamw(model), store, sync_every=3, rounds=3,
+                                fragments=2) as opt:
+        while not opt.done and opt.run.now.step < upto:
+            x = torch.randn(8, 6, generator=torch.Generator().manual_seed(opt.run.now.step))
+            x = x.to(device)
+            opt.zero_grad()
+            (model(x) - x.sum(1)).pow(2).mean().backward()
+            opt.step()
+            if opt.run.now.step == save_at:
+                opt.save()
+    return [t.detach().cpu() for t in [*model.parameters(), *model.buffers()]]
+
+
 class InScratch(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory()
