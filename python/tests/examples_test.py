@@ -1,10 +1,7 @@
 """examples_test.py - the scripts in python/examples run. Skips itself (77) without torch. A script that
 needs transformers, the program or MNIST's files is left out without them."""
-import array
 import ast
-import gzip
 import importlib.util
-import json
 import os
 import pathlib
 import re
@@ -19,6 +16,8 @@ from unittest import mock
 import diloco
 import forks
 from diloco import _program
+from example_data import (DATA, drawn_digits, paragraphs, small_llama, tokenizer_of_bytes,
+                          tokens_of_bytes)
 
 if importlib.util.find_spec("torch") is None:
     print("left out: the Python package's examples (no torch)")
@@ -26,8 +25,6 @@ if importlib.util.find_spec("torch") is None:
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "python/examples"
 HOW_TO = ROOT / "docs/how-to/pytorch-trainers.md"
-DATA = pathlib.Path(os.environ.get("DILOCO_DATA", ROOT.parent / "shared/data"))
-SHAKESPEARE = DATA / "tinyshakespeare/input.txt"
 MNIST, LLAMA = DATA / "mnist", DATA / "hf-tiny-llama"
 TRANSFORMERS = all(importlib.util.find_spec(m) for m in ("transformers", "accelerate"))
 PEFT = TRANSFORMERS and importlib.util.find_spec("peft") is not None
@@ -53,61 +50,6 @@ def start(folder, *command):
     """A program, or `torchrun`."""
     return subprocess.Popen([str(c) for c in command], cwd=folder, stdout=subprocess.PIPE, text=True,
                             env={**os.environ, **ENVIRONMENT, "HF_HOME": str(folder)})
-
-
-def idx(folder, name, header, data):
-    """``header``: how many bytes, which the example passes over."""
-    with gzip.open(folder / name, "wb") as f:
-        f.write(bytes(header) + bytes(data))
-
-
-def tokenizer_of_bytes(folder, first=0):
-    """Write a tokenizer with a token for each byte, as transformers loads it; its tokens, of which
-    ``first`` is the lowest."""
-    import tokenizers
-    import transformers
-    letters = sorted(tokenizers.pre_tokenizers.ByteLevel.alphabet())
-    bpe = tokenizers.Tokenizer(tokenizers.models.BPE(
-        {letter: first + i for i, letter in enumerate([*letters, "<end>", "<pad>"])}, []))
-    bpe.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    transformers.PreTrainedTokenizerFast(tokenizer_object=bpe, eos_token="<end>",
-                                         pad_token="<pad>").save_pretrained(folder)
-    return range(first, first + len(letters) + 2)
-
-
-def small_llama(folder):
-    """A Llama of bytes, with its tokenizer, as transformers loads it."""
-    import torch
-    import transformers
-    tokens = tokenizer_of_bytes(folder)
-    torch.manual_seed(0)
-    transformers.LlamaForCausalLM(transformers.LlamaConfig(
-        vocab_size=len(tokens), hidden_size=32, intermediate_size=64, num_hidden_layers=1,
-        num_attention_heads=2, max_position_embeddings=64)).save_pretrained(folder)
-    return folder
-
-
-def drawn_digits(folder):
-    """Images whose label is where their bright row is, in MNIST's format."""
-    for part, n in (("train", 600), ("t10k", 100)):
-        labels = [i % 10 for i in range(n)]
-        pixels = b"".join(bytes(200 if row // 2 == label else (i * row) % 50
-                                for row in range(28) for _ in range(28))
-                          for i, label in enumerate(labels))
-        idx(folder, f"{part}-images-idx3-ubyte.gz", 16, pixels)
-        idx(folder, f"{part}-labels-idx1-ubyte.gz", 8, labels)
-    return folder
-
-
-def tokens_of_bytes(folder):
-    """train.bin and val.bin of a text, as nanoGPT's prepare.py writes them."""
-    if not SHAKESPEARE.is_file():
-        print("left out: Shakespeare, the documentation is in its place (no file)")
-    text = (SHAKESPEARE.read_bytes() if SHAKESPEARE.is_file()
-            else b"".join(f.read_bytes() for f in sorted((ROOT / "docs").glob("*.md"))))[:400_000]
-    for part, values in (("train", text[:-40_000]), ("val", text[-40_000:])):
-        (folder / f"{part}.bin").write_bytes(array.array("H", list(values)).tobytes())
-    return folder
 
 
 class Pages(unittest.TestCase):
@@ -254,7 +196,8 @@ class Examples(unittest.TestCase):
 
     @unittest.skipUnless(LIGHTNING, "no lightning")
     def test_two_replicas_by_lightnings_trainer_end_with_one_model(self):
-        self.check_two_replicas("mnist_lightning.py", drawn_digits(self.folder))
+        self.check_two_replicas("mnist_lightning.py",
+                                MNIST if MNIST.is_dir() else drawn_digits(self.folder))
 
     def test_mnist_by_100_logical_clients(self):
         data = MNIST
@@ -270,12 +213,7 @@ class Examples(unittest.TestCase):
 
     @unittest.skipUnless(TRL, "no trl")
     def test_two_replicas_by_trls_trainer_save_one_model(self):
-        model, data = small_llama(self.folder / "model"), self.folder / "data"
-        data.mkdir()
-        paragraphs = [p for page in ("round", "protocol", "architecture")
-                      for p in (ROOT / f"docs/{page}.md").read_text().split("\n\n") if len(p) > 80]
-        (data / "train.jsonl").write_text("".join(json.dumps({"text": p}) + "\n"
-                                                  for p in paragraphs))
+        model, data = small_llama(self.folder / "model"), paragraphs(self.folder / "data")
         words = ["--model_name_or_path", model, "--dataset_name", data, "--max_length", 64,
                  "--per_device_train_batch_size", 4, "--learning_rate", 0.01, "--logging_steps", 1,
                  "--report_to", "none", "--save_strategy", "no", "--use_cpu", "True", "--bf16",
@@ -290,6 +228,21 @@ class Examples(unittest.TestCase):
         self.assertEqual(saved[0], saved[1])
         self.assertEqual([len(row["members"]) for row in
                           diloco.run(self.folder / "run").history()], [2] * 3)
+
+    @unittest.skipUnless(TRL and PEFT, "no trl or no peft")
+    def test_an_adapter_by_trls_trainer_is_all_that_is_exchanged(self):
+        model, data = small_llama(self.folder / "model"), paragraphs(self.folder / "data")
+        self.said(self.script(
+            "sft_trl.py", "--model_name_or_path", model, "--dataset_name", data, "--max_length", 32,
+            "--per_device_train_batch_size", 2, "--report_to", "none", "--save_strategy", "no",
+            "--use_cpu", "True", "--bf16", "False", "--gradient_checkpointing", "False", "--store",
+            "run", "--sync_every", 2, "--rounds", 2, "--output_dir", "out", "--use_peft",
+            "--lora_target_modules", "q_proj", "v_proj"))
+        theta = diloco.run(self.folder / "run").theta()
+        self.assertEqual({name.split(".")[-3] for name in theta if "lora" in name},
+                         {"lora_A", "lora_B"})
+        self.assertEqual([name for name in theta if "lora" not in name and
+                          not name.startswith("diloco.")], [])
 
     def hub(self):
         hub = start(self.folder, _program.path(), "serve", "hub", "--listen", "127.0.0.1:0")

@@ -7,6 +7,8 @@ imports them once:
     replica = scripts.start([script, argument], cwd=folder)    # as `python script argument` there
     said, _ = replica.communicate()
 
+`Interpreter.as_python` writes a program that runs a script in the same way, for the PATH of a shell.
+
 Give it no modules of this package, which a script has to import by itself."""
 import importlib
 import json
@@ -43,6 +45,16 @@ class Script:
         return out, None
 
 
+def ask(requests, command, cwd, stdout, stderr):
+    """Start a script with these descriptors; the one from which its wait status is read."""
+    request = json.dumps({"command": [str(word) for word in command], "cwd": str(cwd)}).encode()
+    assert len(request) < LONGEST, command
+    ends, their_end = os.pipe()
+    socket.send_fds(requests, [request], [stdout, stderr, their_end])
+    os.close(their_end)
+    return ends
+
+
 class Interpreter:
     def __init__(self, *modules, env=None):
         """``env``: variables beside those of this process."""
@@ -55,14 +67,18 @@ class Interpreter:
     def start(self, command, cwd, stderr=None):
         """``stderr``: subprocess.STDOUT, or this process's own."""
         stdout, their_stdout = os.pipe()
-        ends, their_end = os.pipe()
-        request = json.dumps({"command": [str(word) for word in command], "cwd": str(cwd)}).encode()
-        assert len(request) < LONGEST, command
-        socket.send_fds(self._requests, [request],
-                        [their_stdout, their_stdout if stderr == subprocess.STDOUT else 2, their_end])
+        ends = ask(self._requests, command, cwd, their_stdout,
+                   their_stdout if stderr == subprocess.STDOUT else 2)
         os.close(their_stdout)
-        os.close(their_end)
         return Script(stdout, ends)
+
+    def as_python(self, path):
+        """Write a program that is `python SCRIPT ARGUMENT …`; the descriptor that it has to inherit."""
+        number = self._requests.fileno()
+        words = f'{sys.executable} -S -E {__file__} as {number} "$@"'
+        path.write_text(f"#!/bin/sh\nexec {words}\n")
+        path.chmod(0o755)
+        return number
 
     def close(self):
         self._requests.close()
@@ -98,7 +114,17 @@ def serve(requests):
             os.close(fd)
 
 
+def run_as_python(number, command):
+    """Run a script by the interpreter; its exit code."""
+    ends = ask(socket.socket(fileno=number), command, os.getcwd(), 1, 2)
+    with os.fdopen(ends) as end:
+        code = os.waitstatus_to_exitcode(int(end.read()))
+    return code if code >= 0 else 128 - code
+
+
 if __name__ == "__main__":
+    if sys.argv[1] == "as":
+        sys.exit(run_as_python(int(sys.argv[2]), sys.argv[3:]))
     for module in sys.argv[2:]:
         importlib.import_module(module)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
