@@ -33,7 +33,8 @@ static dl_config *short_run(size_t n_devices, bool exchanges)
     set(config, "trainer.device", n_devices == 1 ? "cuda" : "cuda:1,0");
     set(config, "trainer.local_steps_per_round", "2");
     if (exchanges) set(config, "trainer.device_exchange", "true");
-    if (exchanges) set(config, "server.diloco.codec", "int8");
+    if (exchanges) set(config, "server.diloco.codec", "int4");
+    if (exchanges) set(config, "server.diloco.overlap_steps", "1"); /* saves beside training */
     if (n_devices == 1) return config;
     set(config, "trainer.gradient_accumulation_steps", "2");
     set(config, "trainer.gradient_bucket_bytes", "3000");
