@@ -85,8 +85,8 @@ void sim_notify(sim *s, const char *key)
         if (!r->now.alive || !r->wait.told || r->request.kind != DL_REQUEST_WAIT ||
             r->fault.paused_until > s->now)
             continue;
-        r->time.next =
-            fmin(r->time.next,
+        r->time.at->exchange =
+            fmin(r->time.at->exchange,
                  s->now + (s->calm.request_s > 0 ? sim_request_s(r) : sim_uniform(s, 0.001, 0.05)));
     }
 }
@@ -284,45 +284,45 @@ static void begin(sim *s, uint64_t seed, size_t n, const char *topology, const s
     s->n_slots = s->n;
     sim_choose_loss(s);
     for (size_t i = 0; i < s->n; i++) {
-        replica *r = &s->replicas[i];
+        replica *r = sim_replica(s, i);
         name_of(s, i, r->name, sizeof r->name);
         r->signer = s->kind.keyed ? sim_signer(i) : NULL;
-        r->sim = s;
         r->time.speed = sim_uniform(s, 0.5, 2);
         r->data.shard = i;
-        r->trainer.at = r->upload.at = INFINITY;
-        r->time.next = sim_uniform(s, 0, dl_rng_below(&s->rng, 6) ? 20 : 300); /* some join late */
+        /* some join late */
+        r->time.at->exchange = sim_uniform(s, 0, dl_rng_below(&s->rng, 6) ? 20 : 300);
         r->kind.byzantine = byzantine && i == s->n - 1;
         r->kind.sleeper = i == 0 && s->n <= SMALL;
         r->wait.told = dl_rng_below(&s->rng, 2) || r->kind.byzantine;
-        if (calm > 0) r->wait.told = true, r->time.next = s->now;
-        if (s->calm.slow_s > 0 && i == s->n - 1) r->time.next = s->now + sim_slow_joins_after(s);
+        if (calm > 0) r->wait.told = true, r->time.at->exchange = s->now;
+        if (s->calm.slow_s > 0 && i == s->n - 1)
+            r->time.at->exchange = s->now + sim_slow_joins_after(s);
         sim_goodput_plan_failure(r);
     }
 }
 
-/* moment() runs for each replica at each event, and fmin is a call. */
+/* These run for each replica at each event, and fmin is a call. */
 static double sooner(double a, double b)
 {
     return a < b ? a : b;
 }
 
-static double moment(const replica *r)
+static double soonest_of(const sim_moments *m)
 {
-    return sooner(sooner(r->fault.fail_at, r->upload.at), sooner(r->time.next, r->trainer.at));
+    return sooner(sooner(m->failure, m->upload), sooner(m->exchange, m->trainer));
 }
 
 static replica *soonest(sim *s)
 {
-    replica *first = NULL;
-    double earliest = 0;
+    size_t first = 0;
+    double earliest = INFINITY;
     for (size_t i = 0; i < s->n_slots; i++) {
-        replica *r = &s->replicas[i];
-        if (r->now.done || (first && moment(r) >= earliest)) continue;
-        first = r;
-        earliest = moment(r);
+        const double at = soonest_of(&s->moments[i]);
+        if (at >= earliest) continue;
+        first = i;
+        earliest = at;
     }
-    return first;
+    return earliest < INFINITY ? &s->replicas[first] : NULL;
 }
 
 /* Each replica reads the contribution of each other one, so events grow with the square of their
@@ -346,7 +346,7 @@ static void run(sim *s, uint64_t seed, size_t n, const char *topology, const set
     begin(s, seed, n, topology, set_to);
     size_t events = 0;
     for (replica *r; (r = soonest(s));) {
-        s->now = fmax(s->now, moment(r));
+        s->now = fmax(s->now, soonest_of(r->time.at));
         sim_cut(s);
         sim_intrude(s);
         sim_announce(s);

@@ -176,6 +176,14 @@ typedef struct sim_time {
     bool returns;                /* it has contributed nothing since the last failure */
 } sim_time;
 
+/* The next moments of a replica's parts, in virtual seconds; INFINITY: never. Each event searches
+ * all of them, so they are outside the replicas, which are 100 KB each. */
+typedef struct sim_moments {
+    double exchange, trainer, upload;
+    double failure; /* sim_goodput.c */
+    double beat;    /* put when a reader looks from then on */
+} sim_moments;
+
 typedef struct replica {
     char name[DL_REPLICA_MAX + 1];
     const dl_signer *signer; /* NULL: nothing is signed */
@@ -185,29 +193,26 @@ typedef struct replica {
     struct {
         bool alive, done, ended, lost, has_trained, saw_later;
     } now;
-    struct {            /* virtual seconds */
-        double next;    /* the exchange's next moment */
-        double speed;   /* of a step */
+    struct {
+        sim_moments *at;
+        double speed;   /* virtual seconds of a step */
         sim_skew clock; /* of this generation */
     } time;
     struct {
-        double at;      /* the trainer's next moment */
         bool active;    /* up to `until`; else it waits for an entry */
         uint64_t until; /* a position */
     } trainer;
     struct {                    /* pipelined */
-        double at;              /* its next moment */
         uint64_t unsent;        /* dl_reply's, for the next answer */
         uint64_t sending, sent; /* 1 + its entry; 1 + the one before it; 0: none */
     } upload;
     struct {
-        double next, first, last; /* moments; `first` is of `life` */
+        double first, last; /* moments; `first` is of `life` */
         uint64_t entry, n;
         dl_generation generation;
     } beat;
     struct {
         double cut_until, paused_until;
-        double fail_at; /* sim_goodput.c; INFINITY: never */
     } fault;
     struct {
         bool told; /* it is ended by a change; else it looks now and then */
@@ -294,6 +299,7 @@ typedef struct sim {
     dl_runfile file;
     dl_hash file_digest;
     replica replicas[SIM_SLOTS];
+    sim_moments moments[SIM_SLOTS];
     size_t n, n_slots; /* replicas; with the twins of some */
     size_t n_fragments;
     dl_schedule schedule;
@@ -388,9 +394,10 @@ void sim_count_request(const replica *r);                       /* of what is as
 
 /* Owns inner, and closes it when this fails. */
 diloco_status sim_net(dl_store **out, dl_store *inner, replica *r);
-void sim_cut(sim *s);       /* at its time, some of the replicas for some time */
-void sim_deliver(sim *s);   /* late writes that arrive now */
-void sim_drop_late(sim *s); /* at the end */
+replica *sim_replica(sim *s, size_t i); /* with no moment to come */
+void sim_cut(sim *s);                   /* at its time, some of the replicas for some time */
+void sim_deliver(sim *s);               /* late writes that arrive now */
+void sim_drop_late(sim *s);             /* at the end */
 
 /* ---- sim_intruder.c ---- */
 

@@ -44,7 +44,7 @@ void sim_bury(replica *r)
     r->store = NULL;
     r->now.alive = false;
     r->upload.sending = r->upload.sent = 0;
-    r->upload.at = INFINITY;
+    r->time.at->upload = INFINITY;
 }
 
 /* Also in an order that no driver has: the saved state is right at any moment. */
@@ -116,8 +116,8 @@ void sim_crash(replica *r)
         sim_count(SIM_LOST_STATE, r->disk.there);
         r->disk.there = false;
     }
-    r->time.next = s->now + sim_uniform(s, 0.1, sim_chance(s, 0.2) ? 400 : 20);
-    r->trainer.at = INFINITY;
+    r->time.at->exchange = s->now + sim_uniform(s, 0.1, sim_chance(s, 0.2) ? 400 : 20);
+    r->time.at->trainer = INFINITY;
 }
 
 static diloco_status open_faulty(replica *r)
@@ -272,13 +272,13 @@ void sim_come_alive(replica *r)
         DIE(s, "I4: %s cannot join: %s", r->name, diloco_error_text());
     if (status) { /* the store did not answer: the launcher starts it again */
         sim_bury(r);
-        r->time.next = s->now + sim_uniform(s, 1, 5);
+        r->time.at->exchange = s->now + sim_uniform(s, 1, 5);
         return;
     }
     sim_loss_begin(r, SIM_SPENT_RETURN);
-    r->time.next = s->now;
-    r->trainer.at = INFINITY; /* once the log is read */
-    r->beat.next = s->now;
+    r->time.at->exchange = s->now;
+    r->time.at->trainer = INFINITY; /* once the log is read */
+    r->time.at->beat = s->now;
 }
 
 static void beat(replica *r)
@@ -298,14 +298,24 @@ static void beat(replica *r)
         r->beat.entry = dl_exec_state(r->exec)->control.entry;
         r->beat.last = r->sim->now;
     }
-    r->beat.next = r->sim->now + HEARTBEAT;
+    r->time.at->beat = r->sim->now + HEARTBEAT;
+}
+
+replica *sim_replica(sim *s, size_t i)
+{
+    replica *r = &s->replicas[i];
+    r->sim = s;
+    r->time.at = &s->moments[i];
+    *r->time.at = (sim_moments){INFINITY, INFINITY, INFINITY, INFINITY, 0};
+    return r;
 }
 
 /* Heartbeats are due all the time; they are put when a reader looks at them. */
 void sim_beat_all(sim *s)
 {
     for (size_t i = 0; i < s->n_slots; i++) {
+        if (s->now < s->moments[i].beat) continue;
         replica *r = &s->replicas[i];
-        if (r->now.alive && s->now >= r->beat.next && s->now >= r->fault.paused_until) beat(r);
+        if (r->now.alive && s->now >= r->fault.paused_until) beat(r);
     }
 }

@@ -72,9 +72,9 @@ void sim_goodput_configure(sim *s)
 void sim_goodput_plan_failure(replica *r)
 {
     const sim *s = r->sim;
-    r->fault.fail_at = INFINITY;
+    r->time.at->failure = INFINITY;
     if (s->calm.chips > 0)
-        r->fault.fail_at =
+        r->time.at->failure =
             s->now - log1p(-sim_uniform(r->sim, 0, 1)) * YEAR * (double)s->n / s->calm.chips;
 }
 
@@ -83,7 +83,7 @@ void sim_goodput_fail(replica *r)
     sim *s = r->sim;
     if (r->now.alive) sim_loss_fail(r);
     if (r->now.alive) sim_crash(r);
-    r->time.next = s->now + s->calm.repair_s;
+    r->time.at->exchange = s->now + s->calm.repair_s;
     sim_goodput_plan_failure(r);
 }
 

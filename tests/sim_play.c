@@ -88,7 +88,7 @@ static bool capture(replica *r, dl_stops *stops, uint64_t entry)
     if (t && !t->mute) sim_check_base(r, entry, began[t->fragment]);
     if (t && !t->mute && r->kind.byzantine) forge_base(r, entry);
     if (t && !t->mute && r->kind.byzantine) forge_steps(r, entry);
-    if (r->request.kind == DL_REQUEST_TRAIN) r->time.next = s->now;
+    if (r->request.kind == DL_REQUEST_TRAIN) r->time.at->exchange = s->now;
     return true;
 }
 
@@ -124,7 +124,7 @@ static void make_stops(replica *r)
                       .fresh = sim_fresh,
                       .user = r};
     dl_adopted adopted;
-    r->trainer.at = INFINITY;
+    r->time.at->trainer = INFINITY;
     for (;;) {
         const dl_stop stop = dl_pace_next(&r->pace);
         if (stop.kind == DL_STOP_NONE) break;
@@ -136,7 +136,7 @@ static void make_stops(replica *r)
         else if (stop.kind == DL_STOP_ADOPT && dl_stop_adopt(&stops, stop.entry, &adopted))
             sim_loss_adopt(r, &adopted);
         if (stop.kind == DL_STOP_ADOPT && r->request.kind == DL_REQUEST_TRAIN)
-            r->time.next = s->now;
+            r->time.at->exchange = s->now;
         if (stop.kind == DL_STOP_ADOPT)
             s->calm.slowest = fmax(s->calm.slowest, s->now - s->calm.taken_at);
     }
@@ -157,7 +157,7 @@ static void make_stops(replica *r)
     const double took = s->calm.request_s > 0 ? steps * s->calm.step_s
                         : sleeps              ? sim_uniform(s, 200, 900)
                                               : steps * r->time.speed * pace;
-    r->trainer.at = s->now + took;
+    r->time.at->trainer = s->now + took;
     sim_count(SIM_SLOW, took > PATIENCE);
 }
 
@@ -174,8 +174,8 @@ static void trainer_turn(replica *r)
 /* After every answer: does the trainer wait for something? */
 static void wake_trainer(replica *r)
 {
-    if (r->pace.reading || r->trainer.active || r->trainer.at <= r->sim->now) return;
-    r->trainer.at = r->sim->now;
+    if (r->pace.reading || r->trainer.active || r->time.at->trainer <= r->sim->now) return;
+    r->time.at->trainer = r->sim->now;
 }
 
 /* ---- asks of the exchange */
@@ -183,7 +183,7 @@ static void wake_trainer(replica *r)
 static void rejoin(replica *r)
 {
     dl_reply reply = {.kind = r->request.kind, .now = sim_clock(r)};
-    r->time.next = r->sim->now + 1;
+    r->time.at->exchange = r->sim->now + 1;
     dl_exec_do(r->exec, &r->request, &reply, DL_NEVER);
     if (reply.status) return; /* asked again */
     dl_pace_restart(&r->pace);
@@ -296,9 +296,9 @@ static void begin_sending(replica *r, uint64_t sending)
     sim *s = r->sim;
     if (r->upload.sending) DIE(s, "%s puts two ahead at a time", r->name);
     r->upload.sending = sending;
-    r->upload.at = s->now + (s->calm.request_s > 0 ? sim_request_s(r)
-                             : sim_chance(s, 0.3)  ? sim_uniform(s, 1, 20)
-                                                   : sim_uniform(s, 0.001, 0.05));
+    r->time.at->upload = s->now + (s->calm.request_s > 0 ? sim_request_s(r)
+                                   : sim_chance(s, 0.3)  ? sim_uniform(s, 1, 20)
+                                                         : sim_uniform(s, 0.001, 0.05));
 }
 
 /* A replica that has seen a newer generation since it began (I7) does not call it back. */
@@ -309,7 +309,7 @@ static void sending_turn(replica *r)
     const diloco_status status = dl_exec_send(r->exec, r->store, DL_NEVER);
     if (sim_chance(s, s->p_crash)) return sim_crash(r);
     if (status == DILOCO_EUNREACHABLE) {
-        r->upload.at = s->now + sim_uniform(s, 0.1, r->fault.cut_until > s->now ? 8 : 2);
+        r->time.at->upload = s->now + sim_uniform(s, 0.1, r->fault.cut_until > s->now ? 8 : 2);
         return;
     }
     const bool in_vain = status == DILOCO_EEXIST; /* its name holds junk */
@@ -317,11 +317,11 @@ static void sending_turn(replica *r)
     if (in_vain) r->upload.unsent = r->upload.sending;
     r->upload.sent = in_vain ? 0 : r->upload.sending;
     r->upload.sending = 0;
-    r->upload.at = INFINITY;
+    r->time.at->upload = INFINITY;
     if (status && !in_vain)
         r->request = (dl_request){.kind = DL_REQUEST_FAIL, .fail.status = status};
     if ((status && !in_vain) || r->request.kind == DL_REQUEST_WAIT)
-        r->time.next = fmin(r->time.next, s->now + 0.001);
+        r->time.at->exchange = fmin(r->time.at->exchange, s->now + 0.001);
 }
 
 /* The open entry's upload is pipelined, and is not there yet: that is not answered. */
@@ -330,7 +330,7 @@ static bool waits_for_sending(replica *r)
     const dl_request *a = &r->request;
     if (a->kind != DL_REQUEST_CONTRIBUTE || !r->upload.sending || r->upload.sending != 1 + a->entry)
         return false;
-    r->time.next = r->upload.at + 0.001;
+    r->time.at->exchange = r->time.at->upload + 0.001;
     return true;
 }
 
@@ -418,7 +418,7 @@ static void act(replica *r)
         sim_check_sent(r, r->request.entry, &r->generation);
     if (sim_chance(s, s->p_crash)) return sim_crash(r);
     if (reply.status == DILOCO_EUNREACHABLE) {
-        r->time.next = s->now + sim_uniform(s, 0.1, r->fault.cut_until > s->now ? 8 : 2);
+        r->time.at->exchange = s->now + sim_uniform(s, 0.1, r->fault.cut_until > s->now ? 8 : 2);
         return;
     }
     reply.unsent = r->upload.unsent;
@@ -438,7 +438,8 @@ static void stop_for_good(replica *r)
 {
     sim_bury(r);
     r->now.done = true;
-    r->time.next = r->trainer.at = r->upload.at = INFINITY;
+    r->time.at->exchange = r->time.at->trainer = r->time.at->upload = r->time.at->failure =
+        INFINITY;
 }
 
 static void end_if_done(replica *r)
@@ -477,7 +478,7 @@ static void exchange_turn(replica *r)
         rejoin(r);
         break;
     case DL_REQUEST_DONE:
-        r->time.next = INFINITY; /* the trainer has the last word */
+        r->time.at->exchange = INFINITY; /* the trainer has the last word */
         wake_trainer(r);
         return;
     case DL_REQUEST_FAIL:
@@ -485,7 +486,7 @@ static void exchange_turn(replica *r)
     default:
         act(r);
     }
-    if (r->now.alive && r->time.next <= s->now) r->time.next = s->now + duration(r);
+    if (r->now.alive && r->time.at->exchange <= s->now) r->time.at->exchange = s->now + duration(r);
 }
 
 /* A paused replica is taken for dead and started again elsewhere, without its disk. */
@@ -493,16 +494,13 @@ static void start_twin(replica *r)
 {
     sim *s = r->sim;
     if (r->kind.has_twin || r->kind.byzantine || s->n_slots == SIM_SLOTS) return;
-    replica *twin = &s->replicas[s->n_slots++];
-    memset(twin, 0, sizeof *twin);
+    replica *twin = sim_replica(s, s->n_slots++);
     memcpy(twin->name, r->name, sizeof twin->name);
-    twin->sim = s;
     twin->signer = r->signer;
     twin->time.speed = r->time.speed;
     twin->data.shard = r->data.shard;
     twin->wait.told = r->wait.told;
-    twin->trainer.at = twin->upload.at = twin->fault.fail_at = INFINITY;
-    twin->time.next = s->now + sim_uniform(s, 1, 60);
+    twin->time.at->exchange = s->now + sim_uniform(s, 1, 60);
     r->kind.has_twin = twin->kind.has_twin = true;
     sim_count(SIM_TWIN, true);
 }
@@ -513,9 +511,9 @@ static void pause(replica *r)
     sim *s = r->sim;
     const double pause = sim_uniform(s, 1, sim_chance(s, 0.5) ? 20 : 400);
     r->fault.paused_until = s->now + pause;
-    r->time.next = fmax(r->time.next, r->fault.paused_until);
-    r->trainer.at += pause;
-    r->upload.at += pause;
+    r->time.at->exchange = fmax(r->time.at->exchange, r->fault.paused_until);
+    r->time.at->trainer += pause;
+    r->time.at->upload += pause;
     sim_count(SIM_PAUSED, pause > PATIENCE);
     if (pause > PATIENCE && sim_chance(s, 0.5)) start_twin(r);
 }
@@ -535,13 +533,13 @@ static void lose(replica *r)
 void sim_turn(replica *r)
 {
     sim *s = r->sim;
-    if (r->fault.fail_at <= s->now) return sim_goodput_fail(r);
+    if (r->time.at->failure <= s->now) return sim_goodput_fail(r);
     if (!r->now.alive) return sim_come_alive(r);
     if (is_lost(r)) return lose(r);
     if (sim_chance(s, P_PAUSE)) return pause(r);
-    if (r->upload.at <= s->now)
+    if (r->time.at->upload <= s->now)
         sending_turn(r);
-    else if (r->trainer.at <= s->now)
+    else if (r->time.at->trainer <= s->now)
         trainer_turn(r);
     else
         exchange_turn(r);
