@@ -23,9 +23,9 @@ everything: packages-build packages-test $(if $(filter clang%,$(CC)),packages-cl
 packages-%:
 	@scripts/packages.sh $*
 
-demo: packages-build ## train four replicas on English text and compare
+demo: packages-build ## train four replicas on English text and compare [DEMO_ROUNDS=56]
 	@$(call configure)
-	@[ -e $(BUILD)/diloco ] || echo "demo: the program is built first, in about a minute on 2 cores; then it trains three runs in about 90 seconds"
+	@[ -e $(BUILD)/diloco ] || echo "demo: the program is built first, in about a minute on 2 cores; then it trains three runs$(if $(DEMO_ROUNDS),, in about 90 seconds)"
 	@cmake --build $(BUILD) --target diloco
 	@examples/demo.sh $(BUILD)/diloco
 

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -66,11 +67,12 @@ def main():
                            capture_output=True, text=True).stdout
     tests = [t for t in json.loads(shown)["tests"] if re.search(args.R, t["name"]) and not re.search(args.E, t["name"])]
     adopt_orphans()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # ignored where a shell began this in the background
     costs = []
     for test in tests:
         seconds, status = run(test)
         costs.append((seconds, test["name"], "" if status == 0 else f"  status {status}"))
-        print(f"{len(costs)} of {len(tests)}", file=sys.stderr, flush=True)
+        print(f"{len(costs)} of {len(tests)}: {seconds:.2f}  {test['name']}", file=sys.stderr, flush=True)
     for seconds, name, note in sorted(costs, reverse=True):
         print(f"{seconds:8.2f}  {name}{note}")
     print(f"{sum(c[0] for c in costs):8.2f}  in all")

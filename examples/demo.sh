@@ -8,7 +8,8 @@
 #
 # All three have the same initial parameters, schedule, batch and steps per replica. a and b train with
 # Muon, c with AdamW at its best learning rate: preset data_parallel has no Muon. bench/demo.md has
-# data-parallel training with Muon, too. The demo then compares how well each model predicts text that none has seen, and what b and c sent for it.
+# data-parallel training with Muon, too. The demo then compares how well each model predicts text that
+# none has seen, and what b and c sent for it. DEMO_ROUNDS (56) is the number of b's exchanges.
 #
 # The text is $DILOCO_DATA (a file or a folder), else tinyshakespeare if it can be downloaded in five
 # seconds, else this project's own sources and documentation. build/demo holds everything, and is
@@ -22,7 +23,11 @@ data=${DILOCO_DATA:+$(readlink -f "$DILOCO_DATA")}
 cd "$(dirname "$0")/.."
 work=build/demo
 config=examples/demo.toml
-steps=560 # of demo.toml: rounds x local_steps_per_round
+rounds=${DEMO_ROUNDS:-56}
+case $rounds in
+'' | *[!0-9]* | 0*) echo "demo.sh: DEMO_ROUNDS=$rounds is no number of rounds" >&2; exit 2 ;;
+esac
+steps=$((rounds * 10)) # of demo.toml: local_steps_per_round
 unquantized="--set server.diloco.codec=f32 --set server.diloco.error_feedback=0"
 url=https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt
 sha256=86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed
@@ -82,13 +87,14 @@ rm -rf $work/[abc] $work/[abc].local $work/[abc].*json $work/loss.svg
 cat <<TEXT
 This demo trains the same small GPT (0.43 M parameters) three times, for $steps steps of each replica:
 by one replica alone, by four with DiLoCo, and by four with data-parallel training.
-It takes about 90 seconds on 2 cores, and keeps the runs in $work.
+It takes about $((rounds * 90 / 56)) seconds on 2 cores, and keeps the runs in $work.
 TEXT
 find_text
 
 run a "one replica alone, on the whole text" --preset single --set run.replicas=1 \
-    --set trainer.optimizer=muon $unquantized
-run b "DiLoCo: four replicas, each on its quarter" --set run.retain=all
+    --set trainer.rounds="$rounds" --set trainer.optimizer=muon $unquantized
+run b "DiLoCo: four replicas, each on its quarter" --set trainer.rounds="$rounds" \
+    --set run.retain=all
 run c "data-parallel: four replicas, each on its quarter, exchange after every step" \
     --preset data_parallel --set trainer.local_steps_per_round=1 --set trainer.rounds=$steps \
     --set trainer.eval_every=80 --set parameters.optimizer.lr=3e-3 $unquantized

@@ -45,7 +45,7 @@ build build/address
 # differs from another test only by numbers.
 read_sources='docs|docs_site|phases|mode_branches|rows|contract|abi|include_graph.*|lengths.*|prose.*|option_values|grafana|workflows|tools|c_only|claims_verdicts|front_tables'
 scripts/test.sh build/address -LE 'e2e|slow|servers' \
-    -E "^($read_sources|matrix|install|device_code|library_headers|outer_bits|python_.*|cluster_sim_.*|cluster_wide.*)\$"
+    -E "^($read_sources|matrix|install|device_code|library_headers|outer_bits|python_.*|cluster_sim_.*|cluster_wide.*|cluster_few_(goodput|keeps.*|slower))\$"
 
 step "runs of several replicas under the thread sanitizer"
 scripts/sanitize.sh thread -DDILOCO_TESTS=ON

@@ -15,8 +15,9 @@
 # Without PIECE the demos and Debian packages. It needs root and debootstrap, and says "left out" without
 # them. FRESH_DIR (build/fresh) gets 1 to 5 GB for each machine, which is removed after its piece; the
 # bare ones stay for the next time. FRESH_MIRROR is the archive (default: the one that this system
-# uses). FRESH_BIND lists folders of this system that the machines may read, such as a folder of
-# wheels that PIP_FIND_LINKS names.
+# uses). FRESH_DEMO=14 passes DEMO_ROUNDS=14 to the demos, for a quarter of their training. FRESH_BIND
+# lists folders of this system that the machines may read, such as a folder of wheels that
+# PIP_FIND_LINKS names.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -93,7 +94,7 @@ image_piece() {
 
 run_piece() {
     case $1 in
-    demo1[23]) source_piece "$1" demo
+    demo1[23]) source_piece "$1" "demo${FRESH_DEMO:+ DEMO_ROUNDS=$FRESH_DEMO}"
                [ -s "$work/$1/root/diloco/build/demo/loss.svg" ] || fail "$1: the demo drew no picture" ;;
     test1[23]) source_piece "$1" test ;;
     clang1[23]) source_piece "$1" "everything CC=clang CXX=clang++" ;;
