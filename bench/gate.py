@@ -50,9 +50,12 @@ def run(test):
     environment = dict(os.environ)
     environment.update(pair.split("=", 1) for pair in more.get("ENVIRONMENT", []))
     before = used()
-    status = subprocess.run(test["command"], cwd=more.get("WORKING_DIRECTORY"), env=environment,
-                            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                            check=False).returncode
+    process = subprocess.Popen(test["command"], cwd=more.get("WORKING_DIRECTORY"), env=environment,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    pid = 0
+    while pid != process.pid:  # orphans end before it; a test may wait until they are gone
+        pid, ended = os.wait()
+    status = process.returncode = os.waitstatus_to_exitcode(ended)
     wait_for_orphans(time.monotonic() + 10)
     return used() - before, status
 
