@@ -16,7 +16,9 @@ and moments), and the bandwidths of a save and of a plain file. bench/loop.md ha
 diloco on PYTHONPATH, torch.
 """
 import argparse
+import errno
 import math
+import mmap
 import os
 import pathlib
 import statistics
@@ -87,18 +89,32 @@ def copy_seconds(n_bytes):
     return statistics.median(took)
 
 
-def disk_rate(folder, n_bytes):
-    """Bytes a second of a plain file, written in pieces and synced."""
-    piece, at = os.urandom(1 << 20) * 32, f"{folder}/plain"
+def written(folder, pieces, piece, flags):
+    """Bytes a second of a file of such pieces, until it is on disk."""
+    at = f"{folder}/plain"
     began = time.monotonic()
-    fd = os.open(at, os.O_CREAT | os.O_WRONLY)
-    for _ in range(max(1, n_bytes // len(piece))):
+    fd = os.open(at, os.O_CREAT | os.O_WRONLY | flags)
+    for _ in range(pieces):
         os.write(fd, piece)
     os.fsync(fd)
     os.close(fd)
     took = time.monotonic() - began
     os.unlink(at)
-    return max(1, n_bytes // len(piece)) * len(piece) / took
+    return pieces * len(piece) / took
+
+
+def disk_rates(folder, n_bytes):
+    """Those of a plain file, through the system's cache and past it (0: it has to be used)."""
+    with mmap.mmap(-1, 32 << 20) as piece:  # at a multiple of a page
+        piece.write(os.urandom(1 << 20) * 32)
+        pieces = max(1, n_bytes // len(piece))
+        through = written(folder, pieces, piece, 0)
+        try:
+            return through, written(folder, pieces, piece, os.O_DIRECT)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            return through, 0
 
 
 def turn(args, folder, library):
@@ -137,12 +153,12 @@ def main():
         for library in args.libraries:
             with tempfile.TemporaryDirectory(dir=args.dir) as folder:
                 plain, stall, take, adopt, save = turn(args, folder, library)
-                rate = disk_rate(folder, min(due, 1 << 30))
+                through, past = disk_rates(folder, min(due, 1 << 30))
             stalls[library].append(stall)
             print(f"turn {number}: {library}: step {plain:.2f} s, stall {stall:.2f} s "
                   f"(capture {take:.2f} s, adopt {adopt:.2f} s), "
                   f"save {save / 1e6:.0f} MB/s; copy {copy_seconds(due):.2f} s, "
-                  f"disk {rate / 1e6:.0f} MB/s",
+                  f"disk {through / 1e6:.0f} MB/s, past the cache {past / 1e6:.0f} MB/s",
                   flush=True)
     reference = statistics.median(stalls[args.libraries[0]])
     for library, seconds in stalls.items():

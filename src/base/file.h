@@ -29,6 +29,12 @@ DL_MUST_CHECK diloco_status dl_file_each_line(const char *path, size_t most, dl_
  * is as it was and the sibling is gone. */
 DL_MUST_CHECK diloco_status dl_file_write(const char *path, const dl_span *spans, size_t n_spans);
 
+/* The same for a file that is seldom read again. A large one bypasses the system's cache where the
+ * file system allows that, which takes a fraction of the processor time and no memory of the cache.
+ * Allocates up to 4 MB; if that fails, it writes as dl_file_write does. */
+DL_MUST_CHECK diloco_status dl_file_write_once(const char *path, const dl_span *spans,
+                                               size_t n_spans);
+
 /* Write all spans to a descriptor, through short writes and EINTR. */
 DL_MUST_CHECK diloco_status dl_fd_write(int fd, const dl_span *spans, size_t n_spans,
                                         const char *name_for_errors);

@@ -99,6 +99,63 @@ TEST(a_failed_write_leaves_the_old_file_and_no_sibling)
     CHECK_INT(2, n_files());
 }
 
+/* Bytes of a pattern without a period of 2. */
+static void fill(unsigned char *bytes, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        bytes[i] = (unsigned char)((i * 2654435761u) >> 13);
+}
+
+TEST(a_large_file_is_written_once_and_whole)
+{
+    enum {
+        LEN = (17 << 20) + 4099
+    }; /* more than is written through the cache, to no block's end */
+    folder = scratch_folder("9");
+    unsigned char *bytes = malloc(LEN);
+    assert_non_null(bytes);
+    fill(bytes, LEN);
+    const dl_span spans[] = {
+        {bytes, 1}, {bytes + 1, 5000003}, {NULL, 0}, {bytes + 5000004, LEN - 5000004}};
+    dl_map map;
+    for (size_t cut = 0; cut < 2; cut++) { /* the second file ends with a block */
+        const size_t len = LEN - cut * 3;
+        const dl_span some[] = {spans[0], spans[1], spans[2], {spans[3].data, len - 5000004}};
+        CHECK_OK(dl_file_write_once(at("f"), some, 4));
+        CHECK_OK(dl_map_open(&map, at("f")));
+        CHECK_INT(len, map.len);
+        assert_memory_equal(bytes, map.data, len);
+        dl_map_close(&map);
+    }
+    CHECK_OK(dl_file_write_once(at("f"), &(dl_span){"short", 5}, 1));
+    check_content(at("f"), "short");
+    CHECK_INT(1, n_files());
+    free(bytes);
+}
+
+/* The system takes a part of the piece that crosses the limit, and not to a block's end. */
+TEST(a_large_write_that_fails_leaves_the_old_file)
+{
+    enum { LEN = 20 << 20 };
+    folder = scratch_folder("10");
+    unsigned char *bytes = calloc(1, LEN);
+    assert_non_null(bytes);
+    write_text(at("f"), "old");
+    struct rlimit before, small = {(6 << 20) + 100, 0};
+    CHECK_INT(0, getrlimit(RLIMIT_FSIZE, &before));
+    small.rlim_max = before.rlim_max;
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    CHECK_INT(0, setrlimit(RLIMIT_FSIZE, &small));
+    const diloco_status status = dl_file_write_once(at("f"), &(dl_span){bytes, LEN}, 1);
+    CHECK_INT(0, setrlimit(RLIMIT_FSIZE, &before));
+    signal(SIGXFSZ, handler);
+    CHECK_STATUS(DILOCO_EIO, status);
+    CHECK_CONTAINS("write", diloco_error_text());
+    check_content(at("f"), "old");
+    CHECK_INT(1, n_files());
+    free(bytes);
+}
+
 TEST(a_full_disk_is_named_so)
 {
     if (access("/dev/full", W_OK)) skip();
@@ -210,6 +267,7 @@ TEST(a_name_without_a_folder_is_written_here)
 }
 
 TEST_MAIN(spans_are_cut_across_their_borders, spans_are_written_in_sequence_and_replace_the_file,
+          a_large_file_is_written_once_and_whole, a_large_write_that_fails_leaves_the_old_file,
           a_failed_write_leaves_the_old_file_and_no_sibling, a_full_disk_is_named_so,
           missing_folders_and_files_are_named_so, reading_appends_up_to_the_maximum_and_not_beyond,
           a_file_without_a_size_is_read_to_its_end, a_map_shows_the_file,

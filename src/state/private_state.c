@@ -299,20 +299,29 @@ static size_t first_not_finite(const float *values, size_t n)
 }
 
 /* A state with such a value would replace the last one from which training can resume. */
-static diloco_status check_finite(const dl_local_file *file)
+static diloco_status check_finite(const dl_st_tensor *part, const float *values, size_t from,
+                                  size_t n)
 {
-    for (size_t i = 0; i < file->n_parts; i++) {
-        const dl_st_tensor *part = &file->parts[i];
-        if (file->privates[i] || strcmp(part->dtype, "F32") != 0) continue;
-        const float *values = file->spans[1 + i].data;
-        const size_t n = file->spans[1 + i].len / sizeof *values;
-        const size_t bad = first_not_finite(values, n);
-        if (bad < n)
-            return dl_fail(DILOCO_ENUMERIC,
-                           "%s[%zu] is %g, so the state is not saved, and an earlier one stays. "
-                           "Lower the learning rate or clip gradients, and start the replica "
-                           "again: it resumes from its last saved state",
-                           part->name, bad, (double)values[bad]);
+    const size_t bad = first_not_finite(values + from, n);
+    if (bad == n) return DILOCO_OK;
+    return dl_fail(DILOCO_ENUMERIC,
+                   "%s[%zu] is %g, so the state is not saved, and an earlier one stays. "
+                   "Lower the learning rate or clip gradients, and start the replica "
+                   "again: it resumes from its last saved state",
+                   part->name, from + bad, (double)values[from + bad]);
+}
+
+/* A block is hashed while the processor's cache has it. */
+static diloco_status check_and_hash(dl_digest_stream *stream, const dl_local_file *file, size_t i)
+{
+    enum { STEP = 1 << 18 };
+    const dl_st_tensor *part = &file->parts[i];
+    const dl_span *of = &file->spans[1 + i];
+    const bool floats = !file->privates[i] && strcmp(part->dtype, "F32") == 0;
+    for (size_t at = 0, n; at < of->len; at += n) {
+        n = dl_size_min(of->len - at, STEP);
+        if (floats) DL_TRY(check_finite(part, of->data, at / sizeof(float), n / sizeof(float)));
+        dl_digest_add(stream, (const unsigned char *)of->data + at, n);
     }
     return DILOCO_OK;
 }
@@ -326,17 +335,17 @@ static diloco_status write_file(const char *path, dl_local_file *file)
     char hex[DL_HASH_HEX + 1];
     memcpy(file->header.data + DIGITS_AT, zeros, DL_HASH_HEX); /* again after an error */
     dl_digest_begin(&stream);
-    for (size_t i = 0; i <= file->n_parts; i++)
-        dl_digest_add(&stream, file->spans[i].data, file->spans[i].len);
+    dl_digest_add(&stream, file->spans[0].data, file->spans[0].len);
+    for (size_t i = 0; i < file->n_parts; i++)
+        DL_TRY(check_and_hash(&stream, file, i));
     dl_hash_to_hex(hex, dl_digest_end(&stream));
     memcpy(file->header.data + DIGITS_AT, hex, DL_HASH_HEX);
-    return dl_file_write(path, file->spans, file->n_parts + 1);
+    return dl_file_write_once(path, file->spans, file->n_parts + 1);
 }
 
 diloco_status dl_local_write_file(const dl_local *local, dl_local_file *file)
 {
-    diloco_status status = check_finite(file);
-    if (!status) status = write_file(local->path, file);
+    const diloco_status status = write_file(local->path, file);
     return status ? dl_fail_context(status, "local state") : DILOCO_OK;
 }
 
