@@ -1,0 +1,147 @@
+"""trainer_island_test.py - two ranks of Hugging Face's Trainer and of Lightning are one replica under
+DDP, and FSDP1 is refused by name on both. Each trainer is left out where it is not installed; all of
+it (77) without torch or without both."""
+import importlib
+import logging
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+try:
+    import torch
+    import torch._dynamo  # optimizers import it, in two seconds; the forked ranks need not
+    import torch.distributed as dist
+    from torch.distributed.fsdp import FullyShardedDataParallel
+except ImportError as error:
+    print(f"left out: trainers on two ranks ({error})")
+    sys.exit(77)
+
+import diloco
+
+NEEDS = {"huggingface": ("transformers", "accelerate"), "lightning": ("lightning",)}
+OPTIONS = {"run.heartbeat": 0.05, "run.patience": 240}
+BATCH, STEPS, ROUNDS = 2, 3, 2  # rows of a rank's batch; steps of a round
+
+
+def installed(trainer):
+    try:
+        for name in (*NEEDS[trainer], f"diloco.{trainer}"):
+            importlib.import_module(name)
+    except ImportError as error:
+        print(f"left out: two ranks of {trainer} ({error})")
+        return False
+    return True
+
+
+HERE = [trainer for trainer in NEEDS if installed(trainer)]
+if not HERE:
+    sys.exit(77)
+torch.set_num_threads(1)
+warnings.simplefilter("ignore")
+logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
+
+
+class Regression(torch.nn.Module):
+    """``is_sharded``: by FSDP1, as its user wraps a part of a model. The trainers' own strategies of
+    FSDP1 need a GPU."""
+
+    def __init__(self, is_sharded=False):
+        super().__init__()
+        torch.manual_seed(6)
+        self.layer = torch.nn.Linear(6, 1)
+        if is_sharded:
+            self.layer = FullyShardedDataParallel(self.layer, device_id=torch.device("cpu"))
+
+    def forward(self, x):
+        return {"loss": (self.layer(x) - x.sum(1, keepdim=True)).pow(2).mean()}
+
+
+def rows():
+    return torch.randn(64, 6, generator=torch.Generator().manual_seed(1))
+
+
+def callback_of(trainer, store):
+    module = importlib.import_module(f"diloco.{trainer}")
+    return module.DiLoCoCallback(store, sync_every=STEPS, rounds=ROUNDS, options=OPTIONS)
+
+
+def by_huggingface(model, store):
+    import transformers
+    arguments = transformers.TrainingArguments(
+        f"{store}-out", per_device_train_batch_size=BATCH, max_steps=100, learning_rate=.01,
+        use_cpu=True, ddp_backend="gloo", ddp_find_unused_parameters=False, report_to=[],
+        save_strategy="no", logging_strategy="no", disable_tqdm=True)
+    transformers.Trainer(model, arguments, train_dataset=[{"x": row} for row in rows()],
+                         callbacks=[callback_of("huggingface", store)]).train()
+
+
+def by_lightning(model, store):
+    import lightning
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+
+        def training_step(self, batch, _index):
+            return self.model(batch)["loss"]
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW(self.parameters(), lr=.01)
+    lightning.Trainer(max_epochs=-1, accelerator="cpu", devices=2, strategy="ddp", logger=False,
+                      enable_checkpointing=False, enable_progress_bar=False,
+                      enable_model_summary=False, callbacks=[callback_of("lightning", store)]
+                      ).fit(Module(), torch.utils.data.DataLoader(rows(), batch_size=BATCH))
+
+
+def flat(tensors):
+    return [value for t in tensors for value in torch.as_tensor(t).flatten().tolist()]
+
+
+def rank(place, port, store):
+    """For each trainer the parameters at the end, and how FSDP1 is refused."""
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(place.rank),
+                      LOCAL_RANK=str(place.rank), WORLD_SIZE=str(place.replicas))
+    dist.init_process_group("gloo")
+    found = {}
+    for trainer in HERE:
+        fit, model, refused = globals()[f"by_{trainer}"], Regression(), "not refused"
+        fit(model, f"{store}-{trainer}")
+        try:
+            fit(Regression(is_sharded=True), f"{store}-{trainer}-sharded")
+        except diloco.RefusedError as error:
+            refused = str(error)
+        found[trainer] = flat(p.detach() for p in model.parameters()), refused
+    dist.destroy_process_group()
+    return found
+
+
+def free_port():
+    script = pathlib.Path(__file__).parents[2] / "tests" / "free_port.py"
+    return int(subprocess.check_output([sys.executable, script]))
+
+
+class TwoRanks(unittest.TestCase):
+    def test_ranks_of_ddp_are_one_replica_and_fsdp1_is_refused(self):
+        with tempfile.TemporaryDirectory() as folder:
+            first, second = diloco.launch_local(2, rank, free_port(), f"{folder}/run",
+                                                store=f"{folder}/run", start="fork")
+            self.assertEqual(first, second)
+            for trainer, (values, refused) in first.items():
+                with self.subTest(trainer):
+                    log = diloco.run(f"{folder}/run-{trainer}")
+                    self.assertEqual([(row["members"], row["samples"]) for row in log.history()],
+                                     [(["r0.0000"], 2 * BATCH * STEPS)] * ROUNDS)
+                    self.assertEqual(values, flat(log.theta().values()))
+                    self.assertNotEqual(values, flat(Regression().state_dict().values()))
+                    self.assertIn("FullyShardedDataParallel (FSDP1)", refused)
+                    self.assertFalse(os.path.exists(f"{folder}/run-{trainer}-sharded"))
+
+
+if __name__ == "__main__":
+    unittest.main()
