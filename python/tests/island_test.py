@@ -1,11 +1,15 @@
 """island_test.py - the ranks of an FSDP mesh are one replica, whose rank 0 talks to the store. Two
 ranks with sharded parameters train as one process with whole ones does, and resume bitwise. So do
-the ranks of DDP, as a group. Skips itself (77) without torch."""
+the ranks of DDP, as a group. A rank may wait for another replica longer than the time-out of its own
+process group. Skips itself (77) without torch."""
+import datetime
 import os
 import pathlib
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import unittest
 
 try:
@@ -161,6 +165,36 @@ def sharded_rank(place, port, store):
         dist.destroy_process_group()
 
 
+TIME_OUT = datetime.timedelta(seconds=1)  # of the ranks' own process group
+
+
+def one_step(store, replica, before=lambda: None, **more):
+    """One step, and the exchange after it with the other replica; the parameters."""
+    model = model_of()
+    inner = torch.optim.SGD(model.parameters(), lr=0.1)
+    with diloco.DiLoCoOptimizer(model, inner, store, replica, options=OPTIONS, replicas=2,
+                                sync_every=1, rounds=1, **more) as opt:
+        model(batch(len(replica))[0]).pow(2).mean().backward()
+        before()
+        opt.step()
+    return [p.tolist() for p in model.parameters()]
+
+
+def waiting_rank(place, port, store, mark):
+    """A rank that waits for the other replica. That replica waits for ``mark``, which rank 1 makes when
+    twice the time-out has passed in its own wait."""
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    dist.init_process_group("gloo", rank=place.rank, world_size=place.replicas)
+    try:
+        dist.barrier()
+        dist.distributed_c10d._set_pg_timeout(TIME_OUT, dist.group.WORLD)
+        late = threading.Timer(2 * TIME_OUT.total_seconds(), pathlib.Path(mark).touch)
+        return one_step(store, "r0", late.start if place.rank else lambda: None,
+                        group=dist.group.WORLD)
+    finally:
+        dist.destroy_process_group()
+
+
 def free_port():
     script = pathlib.Path(__file__).parents[2] / "tests" / "free_port.py"
     return int(subprocess.check_output([sys.executable, script]))
@@ -184,6 +218,25 @@ class Islands(unittest.TestCase):
                 torch.testing.assert_close(torch.tensor(ours), torch.tensor(theirs), rtol=0,
                                            atol=1e-5)
 
+    def test_a_wait_for_another_replica_outlasts_the_time_out_of_the_ranks(self):
+        with tempfile.TemporaryDirectory() as folder:
+            store, mark, found = f"{folder}/run", pathlib.Path(folder) / "late", []
+            over = threading.Event()
+
+            def other():
+                while not mark.exists() and not over.is_set():
+                    time.sleep(0.05)
+                if not over.is_set():  # The ranks have not failed.
+                    found.append(one_step(store, "r1"))
+            late = threading.Thread(target=other)
+            late.start()
+            try:
+                ranks = diloco.launch_local(2, waiting_rank, free_port(), store, str(mark),
+                                            store=store)
+            finally:
+                over.set()
+                late.join()
+        self.assertEqual(ranks + found, found * 3)
 
     def test_shards_over_a_manager_and_those_of_fsdp1(self):
         with tempfile.TemporaryDirectory() as folder:
