@@ -17,7 +17,7 @@ from ._config import Config
 from ._guards import Unique
 from ._outer import OuterOptimizer, Registered, part_of
 from ._signals import interrupting
-from .errors import ClosedError, InvalidError, IOFailedError, NotThereError
+from .errors import ClosedError, Interrupted, InvalidError, IOFailedError, NotThereError
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,6 +168,7 @@ class Run(Unique):
         self._tensors: Dict[str, Memory] = {}
         self._registered: List[Registered] = []
         self._raised: Optional[BaseException] = None  # in a callback
+        self._is_left = False  # a signal's interrupt, which its own call may not have used
         parts, kept = self._parts(outer_optimizer)
         _c.check(library.diloco_run_open_with_sized(
             ctypes.byref(self._handle), config._handle, _c.text(replica), ctypes.byref(parts),
@@ -358,7 +359,8 @@ class Run(Unique):
         FencedError: a later generation of this replica exists: stop. UnreachableError: the store did
         not come back within run.store_timeout; the saved state allows to resume."""
         report = _c.StepReport(loss=loss, samples=samples, tokens=tokens)
-        self._wait(_c.lib().diloco_step_sized, ctypes.byref(report), ctypes.sizeof(report))
+        self._wait(_c.lib().diloco_step_sized, ctypes.byref(report), ctypes.sizeof(report),
+                   again=(None, 0))
 
     def prepare(self, loss: float = math.nan, samples: int = 1, tokens: int = 0) -> bool:
         """The first half of `step`: counts it, and takes and sends what is due, without waiting
@@ -439,6 +441,7 @@ class Run(Unique):
     def interrupt(self) -> None:
         """Make the current blocking call, or the next one that waits, raise Interrupted soon;
         then it is spent. Any thread."""
+        self._is_left = False
         _c.lib().diloco_run_interrupt(self._open)
 
     def close(self) -> None:
@@ -485,15 +488,28 @@ class Run(Unique):
             return 0 if run is not None and run._guard(called) else IOFailedError.status
         return safe
 
-    def _wait(self, function: Callable[..., int], *arguments: Any) -> None:
-        """A call that may wait: without the interpreter's lock, ended by Ctrl-C."""
+    def _wait(self, function: Callable[..., int], *arguments: Any,
+              again: Optional[Tuple[Any, ...]] = None) -> None:
+        """A call that may wait: without the interpreter's lock, ended by Ctrl-C. ``again``: the
+        arguments with which it continues after an interrupt; None: the same."""
         handle = self._open
-        with interrupting(lambda: _c.lib().diloco_run_interrupt(handle)):
-            status = function(handle, *arguments)
-            raised, self._raised = self._raised, None
-            if raised is not None:
-                raise raised
-            _c.check(status)
+        heard: List[bool] = []
+
+        def interrupt() -> None:
+            heard.append(True)
+            _c.lib().diloco_run_interrupt(handle)
+        try:
+            with interrupting(interrupt):
+                status = function(handle, *arguments)
+                if status == Interrupted.status and self._is_left and not heard:
+                    self._is_left = False  # of a signal in an earlier call, which has acted there
+                    status = function(handle, *(arguments if again is None else again))
+                raised, self._raised = self._raised, None
+                if raised is not None:
+                    raise raised
+                _c.check(status)
+        finally:
+            self._is_left = self._is_left or bool(heard)
 
 
 def _close(handle: ctypes.c_void_p, _kept: Sequence[Any], pid: int) -> None:

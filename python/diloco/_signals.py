@@ -27,21 +27,33 @@ class _Watch:
         self.pid = os.getpid()
         self.reader, self.writer = socket.socketpair()
         self.writer.setblocking(False)
-        self.interrupt: Optional[Callable[[], None]] = None
+        self._lock = threading.Lock()  # held while a signal acts, so that it acts in its own call
+        self._interrupt: Optional[Callable[[], None]] = None
         self.former = -1
         threading.Thread(target=self._read, name="diloco-signals", daemon=True).start()
 
     def _read(self) -> None:
-        while True:
-            numbers = self.reader.recv(64)
-            interrupt, former = self.interrupt, self.former
-            if not numbers:
-                return
-            if interrupt and any(n in _STOPS for n in numbers):
-                interrupt()
-            if former >= 0:
-                with contextlib.suppress(OSError):
-                    os.write(former, numbers)
+        while self.reader.recv(1, socket.MSG_PEEK):
+            with self._lock:
+                self._act()
+
+    def _act(self) -> None:
+        """Read the signals that have come, and act on them. The lock is held."""
+        numbers = b""
+        with contextlib.suppress(BlockingIOError):
+            numbers = self.reader.recv(64, socket.MSG_DONTWAIT)
+        if self._interrupt and any(n in _STOPS for n in numbers):
+            self._interrupt()
+        if self.former >= 0 and numbers:
+            with contextlib.suppress(OSError):
+                os.write(self.former, numbers)
+
+    def call(self, interrupt: Optional[Callable[[], None]]) -> None:
+        """A call begins; None: it has ended. Signals that came before do not interrupt it."""
+        with self._lock:
+            self._interrupt = None
+            self._act()
+            self._interrupt = interrupt
 
 
 _watch: Optional[_Watch] = None
@@ -58,13 +70,14 @@ def interrupting(interrupt: Callable[[], None]) -> Iterator[None]:
     if _watch is None or _watch.pid != os.getpid():  # a fork takes no threads along
         _watch = _Watch()
     watch = _watch
-    watch.interrupt = interrupt
+    watch.call(interrupt)
     watch.former = signal.set_wakeup_fd(watch.writer.fileno(), warn_on_full_buffer=False)
     try:
         yield
     finally:
         signal.set_wakeup_fd(watch.former, warn_on_full_buffer=False)
-        watch.interrupt, watch.former = None, -1
+        watch.call(None)
+        watch.former = -1
 
 
 @contextlib.contextmanager

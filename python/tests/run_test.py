@@ -1,6 +1,7 @@
 """run_test.py - a run over plain buffers: start to end, errors, waits, callbacks, the log's rows."""
 import array
 import asyncio
+import contextlib
 import json
 import logging
 import math
@@ -15,9 +16,10 @@ import tempfile
 import threading
 import time
 import unittest
+from unittest import mock
 
 import diloco
-from diloco import _program, _run
+from diloco import _c, _program, _run
 
 QUICK = {"run.heartbeat": 0.05, "run.patience": 20}
 
@@ -331,11 +333,12 @@ class Words(InScratch):
 class Waits(InScratch):
     """A replica that waits for another one which never comes."""
 
-    def waiting(self):
+    def waiting(self, joins=True):
         run = diloco.Run(self.store, "r0", QUICK, replicas=2, sync_every=1)
         self.addCleanup(run.close)
         run.tensor("w", array.array("f", [1]))
-        run.join()
+        if joins:
+            run.join()
         return run
 
     def test_others_run_while_a_step_waits(self):
@@ -409,6 +412,69 @@ class Waits(InScratch):
         with self.assertRaises(diloco.Interrupted):
             self.check_signal(signal.SIGTERM)
         self.assertEqual(called, [1])
+
+    def save_with_signal(self, run, number):
+        """A save during which a signal comes and interrupts the run."""
+        library, heard, saves = _c.lib(), threading.Event(), []
+        interrupt = library.diloco_run_interrupt
+
+        def interrupting(handle):
+            interrupt(handle)
+            heard.set()
+
+        def fill(_address):
+            if saves:
+                saves.clear()
+                try:
+                    os.kill(os.getpid(), number)
+                finally:
+                    heard.wait()
+        run.private("piece", bytearray(8), fill)
+        run.join()
+        saves.append(1)
+        with mock.patch.object(library, "diloco_run_interrupt", interrupting):
+            run.save()
+
+    def step_with_another(self, run):
+        """A step that waits for r1, which begins when r0 has contributed."""
+        def other():
+            while diloco.run(self.store).status()["wait"]["n_there"] == 0:
+                time.sleep(0.01)
+            with diloco.Run(self.store, "r1", QUICK) as late:
+                late.tensor("w", array.array("f", [1]))
+                late.join()
+                late.step()
+        late = threading.Thread(target=other)
+        late.start()
+        try:
+            run.step()
+        finally:
+            late.join()
+
+    def test_a_signal_during_a_save_acts_once(self):
+        called = []
+        for number, handler in ((signal.SIGINT, signal.default_int_handler),
+                                (signal.SIGTERM, lambda *_: called.append(1))):
+            with self.subTest(number):
+                former = signal.signal(number, handler)
+                self.addCleanup(signal.signal, number, former)
+                self.store = self.store.with_name(f"run{number}")
+                run = self.waiting(joins=False)
+                with contextlib.suppress(KeyboardInterrupt):
+                    self.save_with_signal(run, number)
+                    self.assertEqual(called, [1])
+                self.step_with_another(run)
+                self.assertEqual(diloco.run(self.store).history()[0]["members"],
+                                 ["r0.0000", "r1.0000"])
+
+    def test_an_interrupt_of_the_programs_own_after_a_signal_ends_the_next_wait(self):
+        former = signal.signal(signal.SIGTERM, lambda *_: None)
+        self.addCleanup(signal.signal, signal.SIGTERM, former)
+        run = self.waiting(joins=False)
+        self.save_with_signal(run, signal.SIGTERM)
+        run.interrupt()
+        with self.assertRaises(diloco.Interrupted):
+            run.step()
 
 
 class Talk(InScratch):
