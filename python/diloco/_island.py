@@ -4,6 +4,10 @@ The ranks' own process group carries their gradients. The messages of this file 
 connection of their own through host memory. It serves CPU and CUDA tensors alike, and a rank waits
 in it for as long as rank 0 waits for the store. The time-out of the ranks' group (10 minutes with
 NCCL) would end such a wait.
+
+A rank that fails while the others wait for its tensors cannot send them an error instead. It writes
+the error to the store through which the ranks found each other, and closes its connection. Each other
+rank then finds the connection closed, and raises the error from the store.
 """
 
 from __future__ import annotations
@@ -11,24 +15,28 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import datetime
+import json
 import pickle
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
 from . import _copies
-from .errors import DiffersError, InvalidError, RefusedError, UnreachableError
+from ._memory import OutOfMemoryError, is_full
+from .errors import (BY_STATUS, DiffersError, Error, InvalidError, NoMemoryError, RefusedError,
+                     UnreachableError)
 
 _CONNECT = datetime.timedelta(minutes=10)  # for all ranks to make their optimizer
-_FAREWELL = datetime.timedelta(seconds=30)  # for a rank to hear that the island has ended
+_ENDED = "ended"  # key of the error that ended an island
 _WAIT = datetime.timedelta(days=30)  # for rank 0, which itself gives up after run.store_timeout
 
 _made: Dict[Tuple[int, ...], int] = {}  # connections that were made, by ranks
 
 
-def _connected(ranks: Tuple[int, ...]) -> Any:
-    """A gloo connection between these ranks of the world. Every one of them calls this, in the
-    same order. RefusedError: torch has no gloo. UnreachableError: a rank did not call it."""
+def _connected(ranks: Tuple[int, ...]) -> Tuple[Any, Any]:
+    """A gloo connection between these ranks of the world, and a store of their own. Every one of them
+    calls this, in the same order. RefusedError: torch has no gloo. UnreachableError: a rank did not
+    call it."""
     dist = torch.distributed
     if not dist.is_gloo_available():
         raise RefusedError("this torch was built without gloo, through which the ranks of an "
@@ -37,7 +45,8 @@ def _connected(ranks: Tuple[int, ...]) -> Any:
     store = dist.PrefixStore(f"diloco/{'_'.join(map(str, ranks))}/{number}",
                              dist.distributed_c10d._get_default_store())
     try:
-        return dist.ProcessGroupGloo(store, ranks.index(dist.get_rank()), len(ranks), _CONNECT)
+        return (dist.ProcessGroupGloo(store, ranks.index(dist.get_rank()), len(ranks), _CONNECT),
+                store)
     except RuntimeError as error:
         raise UnreachableError(f"the {len(ranks)} ranks of an island did not find each other "
                                f"({_first_line(error)}): make the optimizer on each of ranks "
@@ -69,6 +78,16 @@ class _Asked(NamedTuple):
     what: Any
 
 
+def _error_of(text: bytes) -> Error:
+    """The error that a rank has written to the store, whose bytes are not to be executed."""
+    try:
+        name, words = json.loads(text)
+        kinds = [kind for kind in (*BY_STATUS.values(), OutOfMemoryError) if kind.__name__ == name]
+        return (kinds[0] if kinds else UnreachableError)(str(words))
+    except (ValueError, TypeError):
+        return UnreachableError("the island has ended with an error that cannot be read")
+
+
 class Island:
     """The ranks of one replica, by their numbers in the world. Without ranks there is one."""
 
@@ -78,36 +97,91 @@ class Island:
         self.boxes: Dict[Any, Any] = {}  # of shards, which `_shards` keeps here
         self._posts: List[Tuple[torch.Tensor, int]] = []  # to send, and the other end
         self._works: List[_Work] = []
-        self._failed: Optional[BaseException] = None
+        self._failed: Optional[BaseException] = None  # it has ended the island
+        self._told: Optional[BaseException] = None  # the last one that all ranks have raised
         if self.size > 1:
             self.rank = list(ranks).index(torch.distributed.get_rank())
-            self._gloo = _connected(tuple(ranks))
+            self._gloo, self._store = _connected(tuple(ranks))
 
     @property
     def leads(self) -> bool:
         return self.rank == 0
+
+    @property
+    def has_ended(self) -> bool:
+        """A rank has failed or is lost: no call of this island succeeds any more."""
+        return self._failed is not None
 
     # ---- messages of host memory ----
 
     @contextlib.contextmanager
     def _talking(self, rank: Optional[int]) -> Iterator[None]:
         """UnreachableError: the connection to the other rank (None: to one of them) is lost, now
-        or before. Rank 0 then sends the error to the ranks that are left."""
+        or before. Or the error of the rank that has ended the island."""
         if self._failed is not None:
             raise self._failed
         try:
             yield
         except RuntimeError as error:
-            self._failed = UnreachableError(
+            lost = UnreachableError(
                 f"{'a rank' if rank is None else f'rank {rank}'} of this island of {self.size} has "
                 "ended or cannot be reached "
                 f"({_first_line(error)}): see that rank's own error, and start all ranks again; "
                 "the replica resumes from what it saved last")
-            for other in range(self.size) if self.leads else ():
-                with contextlib.suppress(RuntimeError):
-                    if other not in (0, rank):
-                        self._post(other, self._failed, _FAREWELL)
-            raise self._failed from error
+            raise self._end_with(lost) from error
+
+    # ---- the end of an island ----
+
+    def _end_with(self, error: Exception) -> BaseException:
+        """Close the connection. Returns the error that the island ends with: the first one that a rank
+        has written to the store."""
+        self._failed = error
+        text = json.dumps([type(error).__name__, str(error)])
+        with contextlib.suppress(RuntimeError):  # The store may have ended with its rank.
+            self._failed = _error_of(self._store.compare_set(_ENDED, "", text))
+        # gloo closes a connection when nothing refers to it. So no message is in a local variable,
+        # which the traceback of an error would keep.
+        self._gloo, self._works, self._posts = None, [], []
+        return self._failed
+
+    def _ended(self, error: BaseException) -> BaseException:
+        """The error to raise on this rank, after one that the other ranks may not know. It ends the
+        island."""
+        if self.size == 1 or error in (self._told, self._failed):
+            return error
+        who = f"rank {self.rank} of this island of {self.size}"
+        way = "start all ranks again; the replica resumes from what it saved last"
+        kind = type(error) if isinstance(error, Error) else UnreachableError
+        cause = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
+        ended = self._end_with(kind(f"{who} has failed ({cause}): {way}"))
+        return ended if isinstance(error, Exception) else error
+
+    def _named(self, error: BaseException) -> BaseException:
+        """With this rank's number, if its memory is full."""
+        if not is_full(error):
+            return error
+        kind = (type(error) if isinstance(error, NoMemoryError) else
+                OutOfMemoryError if isinstance(error, RuntimeError) else NoMemoryError)
+        return kind(f"rank {self.rank} of this island of {self.size}: {error}")
+
+    @contextlib.contextmanager
+    def ending(self) -> Iterator[None]:
+        """An exception in the body, on one rank, ends the island. It is raised on all ranks, with the
+        number of the rank."""
+        try:
+            yield
+        except BaseException as error:
+            ended = self._ended(error)
+            if ended is error:
+                raise
+            raise ended from error
+
+    @contextlib.contextmanager
+    def jointly(self) -> Iterator[None]:
+        """As `ending`. No rank leaves the body before all have completed it."""
+        with self.ending():
+            yield
+            self.together(lambda: None)
 
     def post(self, t: torch.Tensor, rank: int) -> None:
         """Send a contiguous tensor in host memory in `finish`, once its copies from the device are
@@ -131,21 +205,19 @@ class Island:
             with self._talking(rank):
                 room = as_bytes(t)
                 self._works.append(_Work(self._gloo.send([room], rank, 0), rank, room, None))
-        works, self._works = self._works, []
-        for w in works:
-            with self._talking(w.rank):
-                w.work.wait(_WAIT)
-            if w.then:
-                w.then()
+        while self._works:
+            with self._talking(self._works[0].rank):
+                self._works[0].work.wait(_WAIT)
+            then = self._works.pop(0).then
+            if then:
+                then()
 
-    def _post(self, rank: int, value: Any, wait: datetime.timedelta = _WAIT) -> None:
+    def _post(self, rank: int, value: Any) -> None:
         """Send any value. Does not need numpy, unlike torch's send_object_list."""
         text = pickle.dumps(value)
-        works = [self._gloo.send([t], rank, 0) for t in (
-            torch.tensor([len(text)]).view(torch.uint8),
-            torch.frombuffer(bytearray(text), dtype=torch.uint8))]
-        for work in works:
-            work.wait(wait)
+        for t in (torch.tensor([len(text)]).view(torch.uint8),
+                  torch.frombuffer(bytearray(text), dtype=torch.uint8)):
+            self._gloo.send([t], rank, 0).wait(_WAIT)
 
     def _receive(self, rank: int) -> Any:
         with self._talking(rank):
@@ -155,11 +227,24 @@ class Island:
             self._gloo.recv([room], rank, 0).wait(_WAIT)
         return pickle.loads(ctypes.string_at(room.data_ptr(), room.numel()))
 
-    def ask(self, what: Any) -> None:
-        """Rank 0, within `lead`: let the other ranks call its ``helper``."""
-        for rank in range(1, self.size):
-            with self._talking(rank):
-                self._post(rank, _Asked(what))
+    @contextlib.contextmanager
+    def asking(self, what: Any) -> Iterator[None]:
+        """Rank 0, within `lead`: the other ranks call its ``helper`` while the body runs. An exception
+        of one rank ends the island."""
+        with self.ending():
+            for rank in range(1, self.size):
+                with self._talking(rank):
+                    self._post(rank, _Asked(what))
+            yield
+            for rank in range(1, self.size):
+                self._receive(rank)
+
+    def _help(self, helper: Callable[[Any], None], what: Any) -> None:
+        """Another rank: its part of `asking`."""
+        with self.ending():
+            helper(what)
+            with self._talking(0):
+                self._post(0, None)
 
     # ---- calls that all ranks make together ----
 
@@ -170,12 +255,13 @@ class Island:
         if not self.leads:
             value = self._receive(0)
             while isinstance(value, _Asked) and helper is not None:
-                helper(value.what)
+                self._help(helper, value.what)
                 value = self._receive(0)
         for rank in range(1, self.size if self.leads else 0):
             with self._talking(rank):
                 self._post(rank, value)
         if isinstance(value, BaseException):
+            self._told = value
             raise value
         return value
 
@@ -199,7 +285,9 @@ class Island:
             try:
                 value = call()
             except BaseException as error:  # noqa: B902: raised again on every rank
-                value = error
+                if self._failed is not None:  # They have it from the store.
+                    raise
+                value = self._named(error)
         return self.tell(value, helper)
 
     def together(self, call: Callable[[], Any]) -> Any:
@@ -210,7 +298,7 @@ class Island:
         try:
             value = call()
         except Exception as error:  # noqa: B902: raised below
-            raised = error
+            raised = self._named(error)
         found = [e for e in self.gather(raised) if e is not None]
         self.tell(found[0] if found else None)
         return value

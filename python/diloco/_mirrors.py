@@ -162,8 +162,8 @@ class Mirrors(DeviceCopies):
 
     def lead(self, way: str, numbers: Sequence[int], hosts: Dict[int, torch.Tensor]) -> None:
         """Rank 0, within ``Island.lead``: copy these members of one fragment, on all ranks."""
-        self._island.ask((way, numbers))
-        self._move(way, numbers, hosts)
+        with self._island.asking((way, numbers)):
+            self._move(way, numbers, hosts)
 
     # ---- all ranks ----
 

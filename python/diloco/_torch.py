@@ -102,9 +102,8 @@ def filler(name: str, piece: Any, island: Island) -> Callable[[int], None]:
     size = piece.room().numel()
 
     def fill(address: int) -> None:
-        island.ask(name)
         place = (ctypes.c_ubyte * size).from_address(address)
-        with needs(lambda: f"save {name}"):
+        with island.asking(name), needs(lambda: f"save {name}"):
             piece.pack(torch.frombuffer(place, dtype=torch.uint8))
     return fill
 
@@ -340,12 +339,13 @@ class Binding(Unique):
             check_filled(numbers, fragments)
             return numbers
         try:
-            numbers = self.island.lead(open_run)
-            self._mirrors = Mirrors(members, numbers, self.island)
-            self.island.lead(lambda: self._register(numbers))
-            with needs(lambda: "compare the frozen parameters with the run's"):
-                register(self._run, self.island, self._base, facts)
-            self._join()
+            with self.island.ending():
+                numbers = self.island.lead(open_run)
+                self._mirrors = Mirrors(members, numbers, self.island)
+                self.island.lead(lambda: self._register(numbers))
+                with needs(lambda: "compare the frozen parameters with the run's"):
+                    register(self._run, self.island, self._base, facts)
+                self._join()
         except BaseException:
             if self._run is not None and self._run is not run:
                 self._run.close()  # the error's traceback would keep it
@@ -389,10 +389,9 @@ class Binding(Unique):
             return self.run.now.resumed
         self.resumed = self.island.lead(join, self._help)
         self._changed()
-        if self.resumed:
-            for name, piece in self._private.items():
-                with needs(lambda: f"restore {name}"):  # noqa: B023: it is called here
-                    piece.unpack()
+        for name, piece in self._private.items() if self.resumed else ():
+            with self.island.jointly(), needs(lambda: f"restore {name}"):  # noqa: B023: called here
+                piece.unpack()
         self._look_ahead()
 
     def _look_ahead(self) -> None:
@@ -431,7 +430,8 @@ class Binding(Unique):
     def _help(self, asked: Any) -> None:
         """Rank 0 packs a private piece, or copies tensors, and needs this rank's part of it."""
         if isinstance(asked, str):
-            self._private[asked].pack()
+            with needs(lambda: f"save {asked}"):
+                self._private[asked].pack()
         else:
             self._mirrors.help(asked)
 
@@ -446,7 +446,8 @@ class Binding(Unique):
     def _check_finished(self) -> None:
         """InvalidError: an exchange or an adoption was not completed, so that the tensors may be
         partly the shared model."""
-        failed = "a copy of the model was not completed" if self._mirrors.failed else ""
+        failed = ("this island of ranks has ended by an error" if self.island.has_ended else
+                  "a copy of the model was not completed" if self._mirrors.failed else "")
         if failed or self._unfinished:
             way = "" if failed else self._way
             raise InvalidError(f"{self._unfinished or failed}: {way}close this replica and start it "
@@ -539,14 +540,15 @@ class Binding(Unique):
     def _finish(self, call: Callable[[], None]) -> None:
         self._waits = False
         with self._finishing(_EXCHANGE, "call binding.wait(), or "):
+            def advance() -> None:
+                call()
+                self._changed()
+                self._survival.after()
             try:
-                self.island.lead(call, self._help)
+                self.island.lead(advance, self._help)
             except (Interrupted, KeyboardInterrupt):
                 self._waits = not self._mirrors.failed
                 raise
-            self._changed()
-            if self.island.leads:
-                self._survival.after()
             self._steps = 0
             self._look_ahead()
 
