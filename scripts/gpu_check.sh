@@ -77,8 +77,9 @@ phase_0() {
     cat "$out/doctor.json"
     [ "$(json usable <"$out/doctor.json")" = true ] || failed "$(json problem <"$out/doctor.json")"
     card=$(json card <"$out/doctor.json")
-    measured "\"card\":$(quoted "$card"),\"product_flops_per_s\":$(json product_flops_per_s <"$out/doctor.json"),\"copy_bytes_per_s\":$(json copy_bytes_per_s <"$out/doctor.json")"
-    say "$card: all $(json kernels <"$out/doctor.json") kernels give the CPU's results"
+    took=$(json self_test_seconds <"$out/doctor.json")
+    measured "\"card\":$(quoted "$card"),\"product_flops_per_s\":$(json product_flops_per_s <"$out/doctor.json"),\"copy_bytes_per_s\":$(json copy_bytes_per_s <"$out/doctor.json"),\"self_test_seconds\":$took"
+    say "$card: all $(json kernels <"$out/doctor.json") kernels give the CPU's results, in $(printf %.3g "$took") s"
 }
 
 # The speed of the card through torch.

@@ -95,7 +95,7 @@ done
 TEXT
 chmod +x tools/*
 check 0
-phase 0 passed 'emulated device: all [0-9]* kernels'
+phase 0 passed "emulated device: all [0-9]* kernels give the CPU's results, in [0-9.e+]* s\$"
 phase 1 'left out' 'false has no torch with CUDA'
 phase 2 'left out' 'false has no torch with CUDA'
 phase 3 passed 'follow the CPU'
@@ -124,6 +124,7 @@ assert speed[0]["bytes"] != speed[1]["bytes"], speed
 assert [x["percent"] for x in lines if "kernel" in x] == [88.7, 11.1, 0.1]
 card = [x for x in lines if "product_flops_per_s" in x]
 assert card[0]["product_flops_per_s"] > 0 and card[0]["copy_bytes_per_s"] > 0, card
+assert card[0]["self_test_seconds"] > 0, card
 TEXT
 
 # The ratios, with a substitute for a Python with torch. It prints 64 tokens a second.

@@ -165,6 +165,7 @@ typedef struct diloco_device_report {
     double product_flops, copy_bytes;
     double bf16_product_flops; /* as product_flops, with factors and results in bfloat16 */
     int capability;            /* the card's compute capability: 10 major + minor */
+    double self_test_seconds;  /* that the comparison of all kernels took; 0: it did not end */
 } diloco_device_report;
 /* diloco_device_check opens a card ("cuda", "cuda:N"), compares each kernel's results with the
  * CPU's, and measures its speed for at most a second. Of several cards ("cuda:N,M") it does so with

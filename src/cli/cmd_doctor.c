@@ -165,11 +165,11 @@ static void print_card(const checkup *c)
                r->card, dl_bytes_text(memory, (double)r->memory), r->capability / 10,
                r->capability % 10, r->driver / 1000, r->driver % 1000 / 10);
     if (c->has_card)
-        printf("  kernels        all %d give the CPU's results\n"
+        printf("  kernels        all %d give the CPU's results, compared in %.3g s\n"
                "  card's speed   products %.3g GFLOP/s in float32 and %.3g in bfloat16,"
                " copies in its memory %s/s\n",
-               r->kernels, r->product_flops * 1e-9, r->bf16_product_flops * 1e-9,
-               dl_bytes_text(copies, r->copy_bytes));
+               r->kernels, r->self_test_seconds, r->product_flops * 1e-9,
+               r->bf16_product_flops * 1e-9, dl_bytes_text(copies, r->copy_bytes));
     else
         printf("  %-14s %s%s\n", r->card[0] ? "kernels" : "card",
                r->card[0] ? "" : "none: ", c->no_card);
@@ -232,6 +232,7 @@ static void add_card(dl_json *json, const checkup *c)
     dl_json_f64(json, "bf16_product_flops_per_s", r->bf16_product_flops);
     dl_json_f64(json, "copy_bytes_per_s", r->copy_bytes);
     dl_json_i64(json, "capability", r->capability);
+    dl_json_f64(json, "self_test_seconds", r->self_test_seconds);
     dl_json_bool(json, "usable", c->has_card);
     dl_json_str(json, "problem", c->no_card);
     dl_json_end(json);

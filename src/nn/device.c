@@ -3,6 +3,7 @@
  * before the first step. It takes a moment, hence a card that passed is remembered. */
 #include "nn/device.h"
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/sized.h"
 #include "nn/cuda/device_code.h"
@@ -82,21 +83,24 @@ static void keep_passed(const char *key)
 
 /* ---- a card */
 
-/* Runs the self-test unless this card has passed it; `fresh` runs it in any case. */
+/* Runs the self-test unless this card has passed it. With `seconds` it runs in any case, and
+ * *seconds is its duration. */
 static diloco_status test(dl_backend *backend, const dl_cuda_card *card, const dl_span *images,
-                          size_t n, bool fresh)
+                          size_t n, double *seconds)
 {
     char key[KEY];
     const bool has_key = key_of(key, card, images, n);
-    if (!fresh && has_key && has_passed(key)) return DILOCO_OK;
+    if (!seconds && has_key && has_passed(key)) return DILOCO_OK;
+    const dl_time began = dl_clock_now();
     DL_TRY(dl_cuda_self_test(backend));
+    if (seconds) *seconds = dl_seconds(dl_clock_now() - began);
     if (has_key) keep_passed(key);
     return DILOCO_OK;
 }
 
-/* Fills *card as soon as it is known, also if the self-test fails. images is on the stack: it is
- * borrowed by dl_backend_cuda only until the modules are loaded. */
-static diloco_status open_card(dl_backend **out, dl_cuda_card *card, int index, bool fresh)
+/* Fills *card as soon as it is known, also if the self-test fails. `seconds` is that of test().
+ * images is on the stack: it is borrowed by dl_backend_cuda only until the modules are loaded. */
+static diloco_status open_card(dl_backend **out, dl_cuda_card *card, int index, double *seconds)
 {
     dl_span images[DL_CUDA_MAX_IMAGES];
     dl_backend *backend;
@@ -111,7 +115,7 @@ static diloco_status open_card(dl_backend **out, dl_cuda_card *card, int index, 
     *out = NULL;
     DL_TRY(dl_backend_cuda(&backend, &source, index));
     diloco_status status = dl_backend_cuda_card(card, backend);
-    if (!status) status = test(backend, card, images, source.n_images, fresh);
+    if (!status) status = test(backend, card, images, source.n_images, seconds);
     if (status)
         dl_backend_destroy(backend);
     else
@@ -129,7 +133,7 @@ diloco_status dl_device_open(dl_backend **out, const char *device, size_t rank)
     DL_TRY(dl_device_of_name(&list, device));
     DL_ASSERT(rank < list.n);
     if (list.kind == DL_DEVICE_CPU) return dl_backend_create(out, "cpu");
-    return open_card(out, &card, list.cards[rank], false);
+    return open_card(out, &card, list.cards[rank], NULL);
 }
 
 /* Tests a card in any case, and reports which card it is even if it fails. The speed is that of
@@ -139,7 +143,7 @@ static diloco_status check_card(diloco_device_report *out, int index)
     dl_backend *backend;
     dl_cuda_card card = {.driver = 0};
     *out = (diloco_device_report){.driver = 0};
-    const diloco_status status = open_card(&backend, &card, index, true);
+    const diloco_status status = open_card(&backend, &card, index, &out->self_test_seconds);
     memcpy(out->card, card.name, sizeof out->card);
     out->memory = card.memory;
     out->driver = card.driver;

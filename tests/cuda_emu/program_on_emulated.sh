@@ -30,6 +30,7 @@ LD_LIBRARY_PATH=emulated
 
 expect 0 diloco doctor --json
 [ "$(json card <out)" = "emulated device" ] && [ "$(json usable <out)" = true ] || fail "doctor --json"
+json self_test_seconds <out | awk '{ exit !($1 > 0) }' || fail "doctor --json: the seconds of the self-test"
 
 # With a configuration, doctor estimates the speed from what it measured (cmd_doctor.c has the formula).
 for precision in f32:product_flops_per_s bf16:bf16_product_flops_per_s; do
@@ -46,6 +47,8 @@ done
 expect 0 diloco doctor tiny.toml --set trainer.device=cuda
 grep -q "^  card's speed   products [0-9.e+-]* GFLOP/s in float32 and [0-9.e+-]* in bfloat16, copies" out ||
     fail "doctor names no speed"
+grep -q "^  kernels        all [0-9]* give the CPU's results, compared in [0-9.e+-]* s$" out ||
+    fail "doctor names no seconds of the self-test"
 grep -q '^  card           emulated device, .*, compute capability 9.0, driver for CUDA 13.0$' out ||
     fail "doctor names no capability"
 grep -q '^expected on the card: [0-9,]* tokens a second' out || fail "doctor expects no speed"
