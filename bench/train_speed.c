@@ -5,6 +5,8 @@
  * compares it with PyTorch. With --detail it also prints the share of each operation, the matrix
  * products of a step alone (the same calls, nothing else), and the machine's peak of fused
  * multiply-adds. With --device cuda it trains on a card, in the precision that --precision names.
+ * "bytes" is then the memory that the card has less after a step than before the model was made,
+ * and "planned_bytes" is that of the arrays alone.
  * --seconds ends the steps early, after at least one. */
 #include "base/clock.h"
 #include "base/rng.h"
@@ -14,6 +16,7 @@
 #include "nn/gemm.h"
 #include "nn/inner.h"
 #include "nn/op.h"
+#include "tensor/cuda/backend_cuda.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -38,6 +41,7 @@ typedef struct rig {
     double most_seconds; /* of all steps together */
     const char *device;
     bool detail;
+    uint64_t left_before, bytes; /* of the card's memory: left without a model; most taken by it */
 } rig;
 
 static void read_arguments(rig *r, int argc, char **argv)
@@ -85,10 +89,27 @@ static void read_arguments(rig *r, int argc, char **argv)
     }
 }
 
+/* Returns 0 for the CPU. */
+static uint64_t memory_left(const rig *r)
+{
+    uint64_t left = 0;
+    if (r->backend->ops->device == DL_DEVICE_CUDA)
+        must(dl_backend_cuda_memory_left(&left, r->backend));
+    return left;
+}
+
+/* A step frees nothing that it has allocated, so what is left after a step is the least. */
+static void note_memory(rig *r)
+{
+    const uint64_t left = memory_left(r);
+    if (left < r->left_before && r->left_before - left > r->bytes) r->bytes = r->left_before - left;
+}
+
 static void set_up(rig *r)
 {
     size_t n_tensors;
     must(dl_device_open(&r->backend, r->device, 0));
+    r->left_before = memory_left(r);
     must(dl_pool_create(&r->pool, (int)r->threads));
     const dl_sample sample = dl_sample_tokens(r->vocab, (size_t)r->config.context);
     must(dl_model_create(&r->model, &r->config, &sample, r->batch, r->backend, r->pool));
@@ -247,8 +268,8 @@ static dl_model_plan plan_of(const rig *r)
     return plan;
 }
 
-/* Bytes of the arrays of model and optimizer: all memory of a card that training takes. */
-static uint64_t bytes_of(const rig *r)
+/* Bytes of the arrays of model and optimizer. */
+static uint64_t planned_bytes_of(const rig *r)
 {
     const dl_model_plan plan = plan_of(r);
     const dl_inner_bytes inner = dl_inner_plan(&r->config, &plan.inner, (int)r->threads);
@@ -333,13 +354,14 @@ int main(int argc, char **argv)
         double begin = processor_time();
         seconds[i] = step(&r, inputs, targets);
         processor[i] = processor_time() - begin;
+        note_memory(&r);
         if (i == 0 || seconds[i] < fastest_seconds) fastest = profile, fastest_seconds = seconds[i];
     }
     must(dl_model_take_loss(r.model, &loss));
     printf("{\"device\":\"%s\",\"precision\":\"%s\",\"parameters\":%zu,\"tokens\":%zu,"
-           "\"bytes\":%" PRIu64 ",\"loss\":%.6f",
+           "\"bytes\":%" PRIu64 ",\"planned_bytes\":%" PRIu64 ",\"loss\":%.6f",
            dl_backend_card(r.backend), narrow ? "bf16" : "f32", dl_model_n_parameters(r.model), n,
-           bytes_of(&r), loss.sum / (double)loss.n_targets);
+           r.bytes, planned_bytes_of(&r), loss.sum / (double)loss.n_targets);
     print_seconds("seconds", seconds, r.steps);
     print_seconds("processor_seconds", processor, r.steps);
     printf("}\n");

@@ -3,8 +3,9 @@
 Written as a careful PyTorch user would: q/k/v and gate/up are one product each, attention is
 scaled_dot_product_attention, RMSNorm is the built-in, AdamW is the fused one. Prints one line
 of JSON with the seconds of each step. train_speed.py runs this and train_speed in turn. With
---device cuda it trains on a card, in bfloat16 by autocast if --dtype says so. --seconds ends the
-steps early, after at least one.
+--device cuda it trains on a card, in bfloat16 by autocast if --dtype says so. "bytes" is then the
+memory that the card has less after a step than before the model was made, and "allocated_bytes" is
+the most that tensors had at once. --seconds ends the steps early, after at least one.
 """
 import argparse
 import json
@@ -77,6 +78,9 @@ def main():
     a = p.parse_args()
     on_card = a.device != "cpu"
     wait = torch.cuda.synchronize if on_card else lambda: None
+    left = (lambda: torch.cuda.mem_get_info()[0]) if on_card else lambda: 0
+    wait()  # so that the card's context is there
+    left_before, most = left(), 0
     torch.set_num_threads(a.threads)
     torch.manual_seed(1)
     ffn = a.ffn or -(-8 * a.channels // 3 // 32) * 32
@@ -100,9 +104,11 @@ def main():
         wait()
         seconds.append(time.perf_counter() - begin)
         processor.append(time.process_time() - begin_processor)
+        most = max(most, left_before - left())
     print(json.dumps({"torch": torch.__version__, "compiled": a.compile, "loss": loss.item(),
                       "device": torch.cuda.get_device_name() if on_card else "cpu",
-                      "bytes": torch.cuda.max_memory_allocated() if on_card else 0,
+                      "bytes": most,
+                      "allocated_bytes": torch.cuda.max_memory_allocated() if on_card else 0,
                       "parameters": sum(p.numel() for p in model.parameters()),
                       "tokens": a.batch * a.context, "seconds": seconds[3:],
                       "processor_seconds": processor[3:]}))

@@ -131,9 +131,14 @@ phase_5() {
     say "outer step, combiners and codecs have the recorded bits"
 }
 
+# bytes_of_arrays <FILE: the member that a program counts itself, ours by plan and torch by its tensors.
+bytes_of_arrays() {
+    sed -n 's/.*\("\(planned\|allocated\)_bytes"\): *\([0-9]*\).*/\1:\3,/p'
+}
+
 # speed_of MODEL SYSTEM PRECISION BATCH LAYERS CHANNELS CONTEXT FILE: a line of JSON from what a program of
-# speed printed; sets $rate to tokens a second. MFU counts attention as causal, 6 N + 6 L C T operations a
-# token, of the card's peak in bfloat16 without sparsity, where that is known.
+# speed printed. It sets $rate to tokens a second and $bytes to the memory of the card. MFU counts attention as
+# causal, 6 N + 6 L C T operations a token, of the card's peak in bfloat16 without sparsity, where that is known.
 speed_of() {
     rates=$(sed -n 's/.*"seconds": *\[\([^]]*\)\].*/\1/p' "$8" | tr -d ' ' | tr ',' '\n' | sort -g)
     [ -n "$rates" ] || return 1
@@ -146,34 +151,41 @@ speed_of() {
             mfu = peak ? sprintf("%.4f", rate * (6 * n + 6 * l * c * t) / peak) : "null"
             printf "\"tokens_per_s\":%.1f,\"mfu\":%s", rate, mfu
         }')
-    measured "\"card\":$(quoted "$(json device <"$8")"),\"model\":\"$1\",\"system\":\"$2\",\"precision\":\"$3\",\"batch\":$4,$numbers,\"bytes\":$(json bytes <"$8"),\"parameters\":$(json parameters <"$8")"
+    bytes=$(json bytes <"$8")
+    measured "\"card\":$(quoted "$(json device <"$8")"),\"model\":\"$1\",\"system\":\"$2\",\"precision\":\"$3\",\"batch\":$4,$numbers,\"bytes\":$bytes,$(bytes_of_arrays <"$8")\"parameters\":$(json parameters <"$8")"
     rate=$(echo "$numbers" | sed 's/.*per_s":\([0-9.]*\).*/\1/')
     said="${said:-}${said:+; }$1 $2 $3 ${rate%.*} tokens/s"
 }
 
-# ratios MODEL RATE PRECISION=RATE…: this program's tokens a second, in each precision, as a share of RATE, which
-# is that of torch.compile in bf16. A share in f32 compares two precisions, and says so.
+# share A B: A as a share of B; null if B is 0.
+share() { awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.3f", a / b; else print "null" }'; }
+
+# ratios MODEL RATE BYTES PRECISION=RATE=BYTES…: this program's tokens a second and memory of the card, in each
+# precision, as shares of RATE and BYTES. These are of torch.compile in bf16. A share in f32 compares two
+# precisions, and says so.
 ratios() {
-    model=$1 theirs=$2
-    shift 2
-    for pair; do
-        ratio=$(awk -v ours="${pair#*=}" -v theirs="$theirs" 'BEGIN { printf "%.3f", ours / theirs }')
-        measured "\"model\":\"$model\",\"ratio\":$ratio,\"of\":\"diloco ${pair%=*}\",\"to\":\"torch.compile bf16\""
-        said="$said; $model diloco ${pair%=*} / torch.compile bf16 $ratio"
-        [ "${pair%=*}" = bf16 ] || said="$said (two precisions)"
+    model=$1 their_rate=$2 their_bytes=$3
+    shift 3
+    for ours; do
+        precision=${ours%%=*} ours=${ours#*=}
+        ratio=$(share "${ours%=*}" "$their_rate")
+        bytes_ratio=$(share "${ours#*=}" "$their_bytes")
+        measured "\"model\":\"$model\",\"ratio\":$ratio,\"bytes_ratio\":$bytes_ratio,\"of\":\"diloco $precision\",\"to\":\"torch.compile bf16\""
+        said="$said; $model diloco $precision / torch.compile bf16 $ratio, bytes $bytes_ratio"
+        [ "$precision" = bf16 ] || said="$said (two precisions)"
     done
 }
 
-# speed MODEL OUR_BATCH TORCH_BATCH LAYERS HEADS CHANNELS CONTEXT VOCAB: this program in both precisions and
-# torch, one after the other.
+# speed MODEL BATCH LAYERS HEADS CHANNELS CONTEXT VOCAB: this program in both precisions and torch, one after the
+# other, with equal batches.
 speed() {
-    shape="--layers $4 --heads $5 --channels $6 --context $7 --vocab $8"
+    shape="--batch $2 --layers $3 --heads $4 --channels $5 --context $6 --vocab $7"
     own=
     for precision in f32 bf16; do
         # shellcheck disable=SC2086 # arguments
-        if timeout --foreground 45 sh "$self" "$out" --run card_speed --device cuda --precision $precision --batch "$2" --seconds 5 $shape >"$out/speed"; then
-            if speed_of "$1" diloco $precision "$2" "$4" "$6" "$7" "$out/speed"; then
-                own="$own $precision=$rate"
+        if timeout --foreground 45 sh "$self" "$out" --run card_speed --device cuda --precision $precision --seconds 5 $shape >"$out/speed"; then
+            if speed_of "$1" diloco $precision "$2" "$3" "$5" "$6" "$out/speed"; then
+                own="$own $precision=$rate=$bytes"
                 continue
             fi
         fi
@@ -182,22 +194,22 @@ speed() {
     [ "$torch" = yes ] || return 0
     for kind in --compile ""; do
         # shellcheck disable=SC2086 # arguments
-        if ! python "$here/train_speed_torch.py" --device cuda --dtype bfloat16 --batch "$3" --steps 20 --seconds 4 $kind $shape >"$out/speed" ||
-            ! speed_of "$1" "torch${kind:+.compile}" bf16 "$3" "$4" "$6" "$7" "$out/speed"; then
+        if ! python "$here/train_speed_torch.py" --device cuda --dtype bfloat16 --steps 20 --seconds 4 $kind $shape >"$out/speed" ||
+            ! speed_of "$1" "torch${kind:+.compile}" bf16 "$2" "$3" "$5" "$6" "$out/speed"; then
             bad="${bad:-}${bad:+, }torch${kind:+.compile} $1"
         elif [ -n "$kind" ]; then
-            # shellcheck disable=SC2086 # pairs
-            ratios "$1" "$rate" $own
+            # shellcheck disable=SC2086 # a word for each precision
+            ratios "$1" "$rate" "$bytes" $own
         fi
     done
 }
 
 phase_6() {
     if [ -n "$emulated" ]; then
-        speed tiny 1 1 1 2 32 32 70
+        speed tiny 1 1 2 32 32 70
     else
-        speed 124M 4 16 12 12 768 1024 50304
-        speed 1.5B 1 4 48 25 1600 1024 50304
+        speed 124M 16 12 12 768 1024 50304
+        speed 1.5B 4 48 25 1600 1024 50304
     fi
     [ -z "${bad:-}" ] || failed "$bad (6.log)${said:+; $said}"
     need_torch_for_speed

@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { N_PINNED = 64 };
+enum { N_PINNED = 64, EMULATED_MEMORY = 1 << 30 };
 
 static struct {
     pthread_mutex_t lock; /* of all below */
@@ -29,7 +29,7 @@ static struct {
     int file; /* of pinned memory */
     uint64_t device_bytes, contexts[EMULATED_MOST_DEVICES], collectives;
     struct {
-        uint64_t at, bytes;
+        uint64_t at, bytes, device;
     } pieces[1024]; /* of the device */
     size_t n_pieces;
     bool is_lost[EMULATED_MOST_DEVICES];
@@ -311,7 +311,7 @@ int cuDeviceGetUuid_v2(unsigned char uuid[16], int device)
 int cuDeviceTotalMem_v2(size_t *bytes, int device)
 {
     (void)device;
-    *bytes = emu.setup.memory ? emu.setup.memory : 1 << 30;
+    *bytes = emu.setup.memory ? emu.setup.memory : EMULATED_MEMORY;
     return emulated_leave(emulated_enter(false));
 }
 
@@ -371,6 +371,7 @@ int cuMemAlloc_v2(uint64_t *at, size_t n)
     if (!code) code = emulated_exchange_request(&r, at);
     if (!code && emu.n_pieces < sizeof emu.pieces / sizeof emu.pieces[0]) {
         emu.pieces[emu.n_pieces].at = *at;
+        emu.pieces[emu.n_pieces].device = context - 1;
         emu.pieces[emu.n_pieces++].bytes = n;
         emu.device_bytes += n;
     }
@@ -388,6 +389,16 @@ int cuMemFree_v2(uint64_t at)
             emu.pieces[i] = emu.pieces[--emu.n_pieces];
             break;
         }
+    return emulated_leave(code);
+}
+
+/* Pieces that are not noted are few, and are not counted. */
+int cuMemGetInfo_v2(size_t *left, size_t *all)
+{
+    const int code = emulated_enter(true);
+    *left = *all = emu.setup.memory ? emu.setup.memory : EMULATED_MEMORY;
+    for (size_t i = 0; !code && i < emu.n_pieces; i++)
+        if (emu.pieces[i].device == context - 1) *left -= emu.pieces[i].bytes;
     return emulated_leave(code);
 }
 

@@ -86,6 +86,24 @@ TEST(an_allocation_beyond_the_device_is_refused_and_the_backend_continues)
     dl_backend_destroy(b);
 }
 
+TEST(memory_left_is_that_of_the_card_without_allocations)
+{
+    enum { CARD = 1 << 20, ARRAY = 3 << 16 };
+    dl_backend *b;
+    void *memory;
+    uint64_t left;
+    CHECK_OK(emulated_open(&b, &(emulated_setup){.seed = 1, .memory = CARD}));
+    CHECK_OK(dl_backend_cuda_memory_left(&left, b));
+    CHECK_INT(CARD, left);
+    CHECK_OK(dl_backend_alloc(b, &memory, ARRAY));
+    CHECK_OK(dl_backend_cuda_memory_left(&left, b));
+    CHECK_INT(CARD - ARRAY, left);
+    dl_backend_release(b, memory);
+    CHECK_OK(dl_backend_cuda_memory_left(&left, b));
+    CHECK_INT(CARD, left);
+    dl_backend_destroy(b);
+}
+
 TEST(missing_driver_card_or_device_code_is_refused_by_name)
 {
     dl_backend *b;
@@ -208,6 +226,7 @@ static uint64_t run_with_fault(uint64_t at, int code)
 {
     dl_backend *b;
     void *x = NULL;
+    uint64_t left;
     float out[N];
     const emulated_setup setup = {.seed = at, .fail_at = at, .fail_with = code};
     diloco_status status = emulated_open(&b, &setup);
@@ -219,6 +238,7 @@ static uint64_t run_with_fault(uint64_t at, int code)
         if (!status) dl_backend_copy_within(b, (char *)x + 4, x, 4);
         if (!status) dl_backend_copy_out(b, out, x, sizeof out);
         if (!status) status = dl_backend_sync(b);
+        if (!status) status = dl_backend_cuda_memory_left(&left, b);
         if (x) dl_backend_release(b, x);
         dl_backend_destroy(b);
     }
@@ -239,6 +259,7 @@ TEST(fault_of_any_call_is_reported_once_and_nothing_hangs)
 
 TEST_MAIN(copies_keep_their_order_however_the_stream_works, host_cannot_touch_memory_of_the_device,
           an_allocation_beyond_the_device_is_refused_and_the_backend_continues,
+          memory_left_is_that_of_the_card_without_allocations,
           missing_driver_card_or_device_code_is_refused_by_name,
           kernel_that_is_right_runs_in_every_order, mistakes_of_kernels_are_found_and_named,
           missing_barrier_gives_other_results_in_another_order,

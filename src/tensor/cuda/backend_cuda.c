@@ -364,6 +364,17 @@ diloco_status dl_backend_cuda_card(dl_cuda_card *out, dl_backend *backend)
     return DILOCO_OK;
 }
 
+diloco_status dl_backend_cuda_memory_left(uint64_t *out, dl_backend *backend)
+{
+    gpu *g = (gpu *)backend;
+    size_t left = 0, all = 0;
+    DL_ASSERT(backend->ops->device == DL_DEVICE_CUDA);
+    *out = 0;
+    if (!begin(g) || !check(g, g->cuda.memory_left(&left, &all), "cuMemGetInfo")) return failure(g);
+    *out = left;
+    return DILOCO_OK;
+}
+
 static void nothing(dl_backend *self)
 {
     (void)self;

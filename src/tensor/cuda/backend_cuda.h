@@ -38,6 +38,11 @@ typedef struct dl_cuda_card {
 } dl_cuda_card;
 DL_MUST_CHECK diloco_status dl_backend_cuda_card(dl_cuda_card *out, dl_backend *backend);
 
+/* dl_backend_cuda_memory_left reads the bytes of the card's memory that no process holds. It counts
+ * what the driver and the libraries hold besides the arrays of the caller. Returns DILOCO_EIO if
+ * the card has failed. */
+DL_MUST_CHECK diloco_status dl_backend_cuda_memory_left(uint64_t *out, dl_backend *backend);
+
 /* A kernel by name over n threads, in blocks of DL_GPU_THREADS. Its argument is one struct. */
 typedef struct dl_cuda_launch {
     const char *kernel; /* a literal: the backend keeps the pointer */

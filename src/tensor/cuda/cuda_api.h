@@ -41,6 +41,7 @@ typedef struct dl_cuda_kernel_node {
     X(event_create, cuEventCreate, (void **event, unsigned flags)) \
     X(event_record, cuEventRecord, (void *event, void *stream)) \
     X(event_destroy, cuEventDestroy_v2, (void *event)) \
+    X(memory_left, cuMemGetInfo_v2, (size_t *left, size_t *all)) \
     X(alloc, cuMemAlloc_v2, (uint64_t *at, size_t n)) \
     X(release, cuMemFree_v2, (uint64_t at)) \
     X(host_alloc, cuMemHostAlloc, (void **at, size_t n, unsigned flags)) \
