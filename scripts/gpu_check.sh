@@ -20,10 +20,10 @@ usage() {
     exit 2
 }
 
-# limit N: seconds of phase N, together 560 on a card. A busy machine without one is slower.
+# limit N: seconds of phase N, together 590 on a card. A busy machine without one is slower.
 limit() {
     [ -z "${GPU_CHECK_LIMIT:-}" ] || { echo "$GPU_CHECK_LIMIT" && return; }
-    set -- "$1" 15 45 60 75 75 30 160 60 40
+    set -- "$1" 15 45 60 75 75 30 160 90 40
     shift "$1"
     echo $(($2 * ${emulated:+5 * }1))
 }
@@ -253,7 +253,56 @@ phase_7() {
     [ "$(echo "$digests" | awk '{ print $1 }')" = 3 ] || failed "the replicas end in other states: $digests"
     [ "$(grep -c '"event":"trainer"' card.jsonl)" -ge 3 ] || failed "the killed replica did not rejoin (7.log)"
     ours "$here/bin/diloco" verify mixed || failed "verify finds another state (7.log)"
-    say "two replicas on the card and one on the CPU end in one state; one was killed and rejoined"
+    said="two replicas on the card and one on the CPU end in one state; one was killed and rejoined"
+    due_points false && due_points true
+    [ -z "${bad:-}" ] || failed "no due point was measured: $bad (7.log); $said"
+    say "$said"
+}
+
+# due_points DEVICE_EXCHANGE: the share of a round for which training pauses at its due points, by the record
+# of one replica. An interrupted run is enough, so that a slow card keeps to the limit.
+due_points() {
+    steps=30 rounds=1000 seconds=20
+    set -- "$1" --set trainer.batch_size=16 --set trainer.gradient_accumulation_steps=2 --set parameters.model.layers=12 \
+        --set parameters.model.heads=12 --set parameters.model.channels=768 --set parameters.model.context=1024
+    [ -z "$emulated" ] || { steps=5 rounds=4 seconds=120 && set -- "$1"; }
+    exchange=$1 ended=0
+    shift
+    timeout --foreground -s INT $seconds sh "$self" "$out" --run diloco train run.toml --store "due-$exchange" \
+        --set run.replicas=1 --set trainer.rounds=$rounds --set trainer.local_steps_per_round=$steps \
+        --set server.diloco.overlap_steps=$((steps - 2)) --set server.diloco.codec=int4 --set trainer.eval_every=0 \
+        --set trainer.device=cuda --set trainer.precision=bf16 --set trainer.device_exchange="$exchange" "$@" \
+        --record "due-$exchange.jsonl" || ended=$?
+    if { [ $ended != 0 ] && [ $ended != 124 ]; } || ! share_of_due_points <"due-$exchange.jsonl" >"$out/due"; then
+        bad="${bad:-}${bad:+, }trainer.device_exchange = $exchange"
+        return
+    fi
+    measured "\"local_steps\":$steps,\"device_exchange\":$exchange,$(cat "$out/due")"
+    said="$said; a due point takes $(json share <"$out/due" | awk '{ printf "%.2f", 100 * $1 }') % of $steps steps with trainer.device_exchange = $exchange"
+}
+
+# share_of_due_points <RECORD: members of JSON. From one adoption to the next one there is one due point. All
+# time that is not of steps counts as its pause, so the share is at most this. The first round and the end are left out.
+share_of_due_points() {
+    awk '
+        function number(key) {
+            return match($0, "\"" key "\":[-+.0-9e]*") ? substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) + 0 : 0
+        }
+        /"event":"step"/ { took[number("position")] = number("tokens") / number("tokens_per_s"); tokens = number("tokens") }
+        /"event":"adopt"/ && number("position") == number("taken_at") + number("overlap_steps") {
+            if (++n == 1) { first = number("position"); began = number("time") }
+            else waited += number("wait_s")
+            last = number("position")
+            ended = number("time")
+        }
+        END {
+            if (n < 2) exit 1
+            for (i = first + 1; i <= last; i++) trained += took[i]
+            all = ended - began
+            paused = all - trained
+            printf "\"due_points\":%d,\"round_s\":%.6f,\"paused_s\":%.6f,\"waited_s\":%.6f,\"share\":%.6f,\"tokens_of_step\":%d",
+                n - 1, all / (n - 1), paused / (n - 1), waited / (n - 1), paused / all, tokens
+        }'
 }
 
 # The time of each kernel in a step, by ncu; then its report of the three slowest.

@@ -102,7 +102,7 @@ phase 3 passed 'follow the CPU'
 phase 4 passed 'racecheck'
 phase 5 passed 'recorded bits'
 phase 6 'left out' 'no torch with CUDA; tiny diloco f32 [0-9]* tokens/s; tiny diloco bf16 [0-9]* tokens/s$'
-phase 7 passed 'one was killed and rejoined'
+phase 7 passed 'one was killed and rejoined; a due point takes [0-9.]* % of 5 steps with trainer.device_exchange = false; a due point takes [0-9.]* % of 5 steps with trainer.device_exchange = true$'
 phase 8 passed 'dl_product(a, b) 88.7 %, dl_adamw 11.1 %, dl_scale 0.1 %'
 says '^6 passed, 0 failed, 3 left out$'
 diff said OUT/table.txt || fail "table.txt has other lines"
@@ -123,6 +123,12 @@ for x in speed:
     assert x["bytes"] < x["planned_bytes"] + 65536, speed
 assert speed[0]["bytes"] != speed[1]["bytes"], speed
 assert [x["percent"] for x in lines if "kernel" in x] == [88.7, 11.1, 0.1]
+due = [x for x in lines if "due_points" in x]
+assert [x["device_exchange"] for x in due] == [False, True], due
+for x in due:
+    assert x["due_points"] == 2 and x["local_steps"] == 5 and x["tokens_of_step"] == 64, due
+    assert 0 < x["paused_s"] < x["round_s"] and 0 <= x["waited_s"] < x["round_s"], due
+    assert abs(x["share"] - x["paused_s"] / x["round_s"]) < 1e-3, due
 card = [x for x in lines if "product_flops_per_s" in x]
 assert card[0]["product_flops_per_s"] > 0 and card[0]["copy_bytes_per_s"] > 0, card
 assert card[0]["self_test_seconds"] > 0, card
