@@ -6,7 +6,8 @@
  * products of a step alone (the same calls, nothing else), and the machine's peak of fused
  * multiply-adds. With --device cuda it trains on a card, in the precision that --precision names.
  * "bytes" is then the memory that the card has less after a step than before the model was made,
- * and "planned_bytes" is that of the arrays alone.
+ * and "planned_bytes" is that of the arrays alone. "graphs" and "kernels" are launches of the last
+ * step: of recorded sequences, and of single kernels.
  * --seconds ends the steps early, after at least one. */
 #include "base/clock.h"
 #include "base/rng.h"
@@ -145,6 +146,13 @@ static double processor_time(void)
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Returns zeros for the CPU. */
+static dl_cuda_counts launches(const rig *r)
+{
+    return r->backend->ops->device == DL_DEVICE_CUDA ? dl_backend_cuda_counts(r->backend)
+                                                     : (dl_cuda_counts){.graphs = 0};
 }
 
 static double step(rig *r, const int32_t *inputs, const int32_t *targets)
@@ -346,22 +354,27 @@ int main(int argc, char **argv)
         step(&r, inputs, targets);
     if (r.detail) dl_model_profile(r.model, &profile);
     must(dl_model_take_loss(r.model, &loss));
+    dl_cuda_counts before = launches(&r);
     const dl_time began = dl_clock_now();
     for (size_t i = 0; i < r.steps; i++) {
         if (i > 0 && dl_seconds(dl_clock_now() - began) > r.most_seconds) r.steps = i;
         if (i == r.steps) break;
         profile = (dl_profile){0};
         double begin = processor_time();
+        before = launches(&r);
         seconds[i] = step(&r, inputs, targets);
         processor[i] = processor_time() - begin;
         note_memory(&r);
         if (i == 0 || seconds[i] < fastest_seconds) fastest = profile, fastest_seconds = seconds[i];
     }
+    const dl_cuda_counts after = launches(&r);
     must(dl_model_take_loss(r.model, &loss));
     printf("{\"device\":\"%s\",\"precision\":\"%s\",\"parameters\":%zu,\"tokens\":%zu,"
-           "\"bytes\":%" PRIu64 ",\"planned_bytes\":%" PRIu64 ",\"loss\":%.6f",
+           "\"bytes\":%" PRIu64 ",\"planned_bytes\":%" PRIu64 ",\"graphs\":%" PRIu64
+           ",\"kernels\":%" PRIu64 ",\"loss\":%.6f",
            dl_backend_card(r.backend), narrow ? "bf16" : "f32", dl_model_n_parameters(r.model), n,
-           r.bytes, planned_bytes_of(&r), loss.sum / (double)loss.n_targets);
+           r.bytes, planned_bytes_of(&r), after.graphs - before.graphs,
+           after.kernels - before.kernels, loss.sum / (double)loss.n_targets);
     print_seconds("seconds", seconds, r.steps);
     print_seconds("processor_seconds", processor, r.steps);
     printf("}\n");

@@ -131,9 +131,13 @@ phase_5() {
     say "outer step, combiners and codecs have the recorded bits"
 }
 
-# bytes_of_arrays <FILE: the member that a program counts itself, ours by plan and torch by its tensors.
-bytes_of_arrays() {
-    sed -n 's/.*\("\(planned\|allocated\)_bytes"\): *\([0-9]*\).*/\1:\3,/p'
+# counts_of FILE: members that only one of the systems prints. Bytes are its own count, ours by plan and torch's by
+# its tensors. Launches are of the last step.
+counts_of() {
+    for key in planned_bytes allocated_bytes graphs kernels; do
+        count=$(json $key <"$1")
+        [ -z "$count" ] || printf '"%s":%s,' $key "$count"
+    done
 }
 
 # speed_of MODEL SYSTEM PRECISION BATCH LAYERS CHANNELS CONTEXT FILE: a line of JSON from what a program of
@@ -152,7 +156,7 @@ speed_of() {
             printf "\"tokens_per_s\":%.1f,\"mfu\":%s", rate, mfu
         }')
     bytes=$(json bytes <"$8")
-    measured "\"card\":$(quoted "$(json device <"$8")"),\"model\":\"$1\",\"system\":\"$2\",\"precision\":\"$3\",\"batch\":$4,$numbers,\"bytes\":$bytes,$(bytes_of_arrays <"$8")\"parameters\":$(json parameters <"$8")"
+    measured "\"card\":$(quoted "$(json device <"$8")"),\"model\":\"$1\",\"system\":\"$2\",\"precision\":\"$3\",\"batch\":$4,$numbers,\"bytes\":$bytes,$(counts_of "$8")\"parameters\":$(json parameters <"$8")"
     rate=$(echo "$numbers" | sed 's/.*per_s":\([0-9.]*\).*/\1/')
     said="${said:-}${said:+; }$1 $2 $3 ${rate%.*} tokens/s"
 }

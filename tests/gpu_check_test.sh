@@ -120,6 +120,7 @@ for x in speed:
     assert x["tokens_per_s"] > 0 and x["mfu"] is None, speed
     assert x["card"] == "emulated device", speed
     assert x["bytes"] >= x["planned_bytes"] > 4 * x["parameters"] > 0, speed
+    assert x["graphs"] == 1 and x["kernels"] == 0, speed
     assert x["bytes"] < x["planned_bytes"] + 65536, speed
 assert speed[0]["bytes"] != speed[1]["bytes"], speed
 assert [x["percent"] for x in lines if "kernel" in x] == [88.7, 11.1, 0.1]

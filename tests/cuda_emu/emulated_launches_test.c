@@ -132,6 +132,7 @@ typedef struct outcome {
     size_t n;
     float parameters[MOST];
     uint64_t calls; /* of the driver in the last step */
+    dl_cuda_counts launches;
 } outcome;
 
 /* Steps with a rate that changes; the third has fewer rows, and so other sizes. Two micro-batches,
@@ -173,6 +174,7 @@ static void train(outcome *out, dl_backend *b, const char *optimizer, int micro_
     dl_backend_copy_in(b, of.parameters, out->parameters, out->n * sizeof(float));
     for (int step = 0; step < STEPS; step++) {
         const uint64_t before = emulated_calls();
+        const dl_cuda_counts launched = dl_backend_cuda_counts(b);
         for (int i = 0; i < ROWS * CONTEXT; i++) {
             inputs[i] = (i * i + 3 * i + step) % VOCAB;
             targets[i] = i % 9 == step ? -1 : (i * 5 + 1) % VOCAB;
@@ -184,6 +186,9 @@ static void train(outcome *out, dl_backend *b, const char *optimizer, int micro_
         CHECK_OK(dl_inner_norm(inner, &norm));
         CHECK_OK(dl_model_take_loss(model, &loss));
         out->calls = emulated_calls() - before;
+        out->launches = dl_backend_cuda_counts(b);
+        out->launches.graphs -= launched.graphs;
+        out->launches.kernels -= launched.kernels;
     }
     dl_backend_copy_out(b, out->parameters, of.parameters, out->n * sizeof(float));
     CHECK_OK(dl_backend_sync(b));
@@ -208,13 +213,17 @@ static void check_training(const char *optimizer, int micro_batches, size_t ways
         if (i == 0)
             printf("%s, %d micro-batches: %d calls of the driver in a step, %d without graphs\n",
                    optimizer, micro_batches, (int)got.calls, (int)want.calls);
-        CHECK(2 * got.calls < want.calls);
+        CHECK_INT(0, want.launches.graphs);
+        CHECK(want.launches.kernels > (uint64_t)(50 * micro_batches));
+        CHECK_INT(micro_batches, got.launches.graphs);
+        CHECK_INT(0, got.launches.kernels);
     }
 }
 
 TEST(step_is_one_graph_a_micro_batch_with_the_bits_of_single_launches)
 {
     check_training("adamw", 1, 2);
+    check_training("adamw", 3, 1);
     check_training("muon", 2, 1);
 }
 

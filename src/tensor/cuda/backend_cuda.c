@@ -13,7 +13,6 @@
 
 #include "tensor/cuda/cuda_api.h"
 #include "tensor/cuda/cuda_kernel.h"
-#include "tensor/cuda/cuda_launches.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -245,6 +244,12 @@ bool dl_backend_cuda_product(dl_backend *backend, const dl_cuda_multiplication *
     if (!dl_cuda_launches_add_product(g->launches, plan, product) && begin(g))
         dl_cuda_launches_add_product(g->launches, plan, product);
     return true;
+}
+
+dl_cuda_counts dl_backend_cuda_counts(const dl_backend *backend)
+{
+    DL_ASSERT(backend->ops->device == DL_DEVICE_CUDA);
+    return dl_cuda_launches_counts(((const gpu *)backend)->launches);
 }
 
 static void submit(dl_backend *self)

@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "tensor/backend.h"
-#include "tensor/cuda/cuda_blas.h"
+#include "tensor/cuda/cuda_launches.h"
 
 enum { DL_CUDA_MAX_IMAGES = 16 };
 
@@ -60,6 +60,9 @@ void dl_backend_cuda_launch(dl_backend *backend, const dl_cuda_launch *launch);
  * nothing, if there is no library, if it has no algorithm for this product, or after a failure,
  * which dl_backend_sync reports. */
 bool dl_backend_cuda_product(dl_backend *backend, const dl_cuda_multiplication *product);
+
+/* Launches so far, without those of the second stream and those that are held back. */
+dl_cuda_counts dl_backend_cuda_counts(const dl_backend *backend);
 
 /* For groups of cards (tensor/group.h). dl_backend_cuda_stream starts the kernels that are held
  * back and returns the driver's stream, to which the caller may add work, or NULL after a failure.

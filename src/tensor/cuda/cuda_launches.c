@@ -38,6 +38,7 @@ struct dl_cuda_launches {
     size_t n;
     recording recordings[GRAPHS];
     uint64_t now; /* submits so far */
+    dl_cuda_counts counts;
     uint64_t fingerprints[FINGERPRINTS];
     size_t next_fingerprint;
     call calls[MOST]; /* the sequence: n of them */
@@ -97,9 +98,9 @@ static int start_one(const dl_cuda_launches *r, const call *c)
                            extra);
 }
 
-static int start_each(const dl_cuda_launches *r, const char **what)
+static int start_each(dl_cuda_launches *r, const char **what)
 {
-    for (size_t i = 0; i < r->n; i++) {
+    for (size_t i = 0; i < r->n; i++, r->counts.kernels++) {
         const int code = start_one(r, &r->calls[i]);
         *what = r->calls[i].name;
         if (code) return code;
@@ -222,7 +223,7 @@ static int record(recording **out, dl_cuda_launches *r, const char **what)
 }
 
 /* Sets the arguments that differ, and starts the graph. One that runs keeps its own. */
-static int start(const dl_cuda_launches *r, recording *g, const char **what)
+static int start(dl_cuda_launches *r, recording *g, const char **what)
 {
     for (size_t i = 0; i < g->n; i++) {
         void *extra[5];
@@ -235,6 +236,7 @@ static int start(const dl_cuda_launches *r, recording *g, const char **what)
         memcpy(g->calls[i].arguments, r->calls[i].arguments, r->calls[i].size);
     }
     g->used = r->now;
+    r->counts.graphs++;
     *what = "cuGraphLaunch";
     return r->cuda->graph_launch(g->executable, r->stream);
 }
@@ -283,6 +285,11 @@ int dl_cuda_launches_submit(dl_cuda_launches *r, const char **what)
     const int code = start_all(r, what);
     r->n = 0;
     return code;
+}
+
+dl_cuda_counts dl_cuda_launches_counts(const dl_cuda_launches *r)
+{
+    return r->counts;
 }
 
 void dl_cuda_launches_destroy(dl_cuda_launches *r)

@@ -45,4 +45,10 @@ bool dl_cuda_launches_add_product(dl_cuda_launches *launches, int plan,
  * failed. */
 int dl_cuda_launches_submit(dl_cuda_launches *launches, const char **what);
 
+/* Launches so far: of recorded graphs, and of single kernels or products. */
+typedef struct dl_cuda_counts {
+    uint64_t graphs, kernels;
+} dl_cuda_counts;
+dl_cuda_counts dl_cuda_launches_counts(const dl_cuda_launches *launches);
+
 #endif
