@@ -56,6 +56,7 @@ static void check_fault(const char *kernel, emulated_fault fault, uint64_t seed)
     if (self_test(&setup) != DILOCO_EREFUSED)
         CHECK_FAIL("fault %d of %s, seed %d, was not found", (int)fault, kernel, (int)seed);
     CHECK_CONTAINS(expected, diloco_error_text());
+    CHECK_CONTAINS("(card 0, emulated device)", diloco_error_text());
     CHECK_CONTAINS("on the emulated device", diloco_error_text());
 }
 

@@ -170,6 +170,7 @@ static void check_found(const char *kernel, const char *what)
         const emulated_setup setup = emulated_way(i);
         CHECK_STATUS(DILOCO_EIO, run_kernel(kernel, &setup, out));
         CHECK_CONTAINS("the emulated device failed", diloco_error_text());
+        CHECK_CONTAINS("(card 0, emulated device)", diloco_error_text());
         CHECK_CONTAINS(what, diloco_error_text());
     }
 }

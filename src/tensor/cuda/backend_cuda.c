@@ -86,15 +86,18 @@ static bool begin(gpu *g)
     return check(g, code, what);
 }
 
+/* Names the card, since a replica may have several. */
 static diloco_status failure(const gpu *g)
 {
+    char card[sizeof g->card + 32] = "";
+    if (g->card[0]) snprintf(card, sizeof card, " (card %d, %.127s)", g->index, g->card);
     if (g->code == DL_CUDA_BLAS_FAILED) {
         const dl_cuda_blas_failure f = dl_cuda_blas_failed(g->blas);
-        return dl_fail(DILOCO_EIO, "the %s device failed: %s: cuBLASLt status %d", g->ops.name,
-                       f.function, f.status);
+        return dl_fail(DILOCO_EIO, "the %s device failed: %s: cuBLASLt status %d%s", g->ops.name,
+                       f.function, f.status, card);
     }
-    return dl_fail(DILOCO_EIO, "the %s device failed: %s: error %d, %s", g->ops.name, g->what,
-                   g->code, text_of(g, g->code));
+    return dl_fail(DILOCO_EIO, "the %s device failed: %s: error %d, %s%s", g->ops.name, g->what,
+                   g->code, text_of(g, g->code), card);
 }
 
 /* ---- memory and copies */

@@ -140,10 +140,12 @@ void dl_probe_run(dl_probe *p, size_t n, const void *arguments, size_t size)
 
 static diloco_status differs(const dl_probe *p, const char *what, double want, double got)
 {
-    return dl_fail(DILOCO_EREFUSED,
-                   "kernel %s gives a wrong result on the %s device: %s is %.9g, on the CPU %.9g."
-                   " Set trainer.device = \"cpu\", and report the card and its driver",
-                   p->kernel, p->backend->ops->name, what, got, want);
+    return dl_fail(
+        DILOCO_EREFUSED,
+        "kernel %s gives a wrong result on the %s device: %s is %.9g, on the CPU %.9g"
+        " (card %d, %s). Set trainer.device = \"cpu\", and report the card and its driver",
+        p->kernel, p->backend->ops->name, what, got, want, dl_backend_cuda_index(p->backend),
+        dl_backend_card(p->backend));
 }
 
 static diloco_status compare_bytes(const dl_probe *p, size_t begin, size_t end, const char *what)
