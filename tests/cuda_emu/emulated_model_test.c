@@ -13,6 +13,7 @@
 #include "emulated_backend.h"
 
 #include "model/model.h"
+#include "nn/inner.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -192,7 +193,66 @@ TEST(gpt_in_bf16_is_within_its_roundings_of_f32_and_has_the_same_bits_in_every_o
     check_bf16(&(shape){"2", "2", "false", "0.001", "true", MAX_ROWS, "bf16"}, ways_of(2));
 }
 
-TEST(model_with_operations_without_kernels_is_refused_by_name)
+/* ---- memory */
+
+/* A card gives memory in pages of 2 MiB, so a model on it is larger. */
+#ifdef DILOCO_ON_CARD
+static const char wide_ffn[] = "262144";
+#else
+static const char wide_ffn[] = "16384";
+#endif
+
+/* Bytes a parameter of a model with AdamW whose activations are few: one position. */
+static double bytes_a_parameter(const char *precision)
+{
+    const char *const options[][2] = {
+        {"parameters.model.layers", "1"},   {"parameters.model.channels", "24"},
+        {"parameters.model.heads", "2"},    {"parameters.model.context", "1"},
+        {"parameters.model.ffn", wide_ffn}, {"trainer.precision", precision}};
+    dl_config config;
+    dl_backend *b;
+    dl_model *model;
+    dl_inner *inner;
+    dl_pool *pool;
+    uint64_t before, after;
+    size_t n_tensors;
+    const dl_sample sample = dl_sample_tokens(VOCAB, 1);
+    dl_config_init(&config);
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++)
+        CHECK_OK(dl_config_set(&config, options[i][0], options[i][1], "test"));
+    CHECK_OK(emulated_open(&b, &(emulated_setup){.seed = 1}));
+    CHECK_OK(dl_pool_create(&pool, 1));
+    CHECK_OK(dl_backend_cuda_memory_left(&before, b));
+    CHECK_OK(dl_model_create(&model, &config, &sample, 1, b, pool));
+    const diloco_tensor *tensors = dl_model_tensors(model, &n_tensors);
+    const dl_inner_model of = {.tensors = tensors,
+                               .hidden = dl_model_hidden(model),
+                               .n_tensors = n_tensors,
+                               .parameters = dl_model_parameters(model),
+                               .gradients = dl_model_gradients(model),
+                               .backend = b,
+                               .pool = pool};
+    CHECK_OK(dl_inner_create(&inner, &config, &of));
+    CHECK_OK(dl_backend_cuda_memory_left(&after, b));
+    const double bytes = (double)(before - after) / (double)dl_model_n_parameters(model);
+    dl_inner_destroy(inner);
+    dl_model_destroy(model);
+    dl_pool_destroy(pool);
+    dl_backend_destroy(b);
+    CHECK_INT(0, emulated_leaked());
+    return bytes;
+}
+
+/* f32: parameters, gradients, two moments. bf16: the rounded weights besides. */
+TEST(training_takes_16_bytes_a_parameter_in_f32_and_18_in_bf16)
+{
+    CHECK_NEAR(16, bytes_a_parameter("f32"), 0.5);
+    CHECK_NEAR(18, bytes_a_parameter("bf16"), 0.5);
+}
+
+/* ---- refusals */
+
+static void check_refused(const char *name, size_t channels, size_t side)
 {
     dl_config config;
     dl_backend *b;
@@ -201,13 +261,13 @@ TEST(model_with_operations_without_kernels_is_refused_by_name)
     const dl_sample sample = {.kind = DL_IMAGES,
                               .length = 1,
                               .classes = 10,
-                              .channels = 1,
-                              .height = 28,
-                              .width = 28,
-                              .deviation = {1}};
+                              .channels = channels,
+                              .height = side,
+                              .width = side,
+                              .deviation = {1, 1, 1}};
     const emulated_setup setup = {.seed = 1};
     dl_config_init(&config);
-    CHECK_OK(dl_config_set(&config, "trainer.model_name", "lenet5", "test"));
+    CHECK_OK(dl_config_set(&config, "trainer.model_name", name, "test"));
     CHECK_OK(emulated_open(&b, &setup));
     CHECK_OK(dl_pool_create(&pool, 1));
     CHECK_STATUS(DILOCO_EREFUSED, dl_model_create(&model, &config, &sample, 1, b, pool));
@@ -217,6 +277,14 @@ TEST(model_with_operations_without_kernels_is_refused_by_name)
     CHECK_INT(0, emulated_leaked());
 }
 
+TEST(models_with_operations_without_kernels_are_refused_by_name)
+{
+    check_refused("lenet5", 1, 28);
+    check_refused("resnet_18", 3, 32);
+    check_refused("mlp", 1, 28);
+}
+
 TEST_MAIN(gpt_has_the_gradients_of_the_cpu_and_the_same_bits_in_every_order,
           gpt_in_bf16_is_within_its_roundings_of_f32_and_has_the_same_bits_in_every_order,
-          model_with_operations_without_kernels_is_refused_by_name)
+          training_takes_16_bytes_a_parameter_in_f32_and_18_in_bf16,
+          models_with_operations_without_kernels_are_refused_by_name)
