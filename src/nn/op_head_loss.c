@@ -257,7 +257,7 @@ static void all_blocks_on_cuda(const dl_pass *p)
                                          .n_correct = &p->graph->pass.tally->n_correct,
                                          .losses = losses,
                                          .n = p->positions};
-    DL_CUDA_START(p, "dl_add_to_tally", 1, sum);
+    DL_CUDA_START(p, "dl_add_to_tally", DL_GPU_THREADS, sum);
 }
 
 static void forward_on_cuda(const dl_pass *p)

@@ -239,7 +239,7 @@ typedef struct dl_cuda_loss_arguments {
     float gain, z_loss;
 } dl_cuda_loss_arguments;
 
-/* One thread adds n losses to the graph's tally. */
+/* One block adds n losses to the graph's tally. */
 typedef struct dl_cuda_tally_arguments {
     double *loss;
     uint64_t *n_correct;

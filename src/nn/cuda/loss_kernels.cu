@@ -44,12 +44,28 @@ static __device__ __forceinline__ void softmax_of_logits(const dl_cuda_loss_argu
 }
 DL_GPU_KERNELS(softmax_of_logits, dl_cuda_loss_arguments)
 
-/* One thread, in the order of the positions: so the sum has the same bits each time. */
+/* One block. Each thread adds the losses of every 256th position in their order, and then pairs of
+ * threads add their sums. So the sum has the same bits each time. */
 DL_GPU_KERNEL(dl_add_to_tally, dl_cuda_tally_arguments)
 {
-    if (DL_GPU_INDEX != 0) return;
-    for (uint64_t i = 0; i < a.n; i++) {
-        *a.loss += (double)a.losses[i].loss;
-        *a.n_correct += (uint64_t)a.losses[i].correct;
+    __shared__ double losses[DL_GPU_THREADS];
+    __shared__ uint64_t correct[DL_GPU_THREADS];
+    const unsigned me = threadIdx.x;
+    double loss = 0;
+    uint64_t n_correct = 0;
+    for (uint64_t i = me; i < a.n; i += DL_GPU_THREADS) {
+        loss += (double)a.losses[i].loss;
+        n_correct += (uint64_t)a.losses[i].correct;
     }
+    losses[me] = loss;
+    correct[me] = n_correct;
+    for (unsigned stride = DL_GPU_THREADS / 2; stride; stride /= 2) {
+        __syncthreads();
+        if (me >= stride) continue;
+        losses[me] += losses[me + stride];
+        correct[me] += correct[me + stride];
+    }
+    if (me != 0) return;
+    *a.loss += losses[0];
+    *a.n_correct += correct[0];
 }

@@ -370,19 +370,22 @@ diloco_status dl_probe_softmax_of_logits(dl_probe *p)
     return dl_probe_compare(p);
 }
 
+/* Each thread of the block has several positions, or one less. Sums of these losses are exact in
+ * any order. */
 diloco_status dl_probe_add_to_tally(dl_probe *p)
 {
+    enum { N = 2 * DL_GPU_THREADS + 77 };
     double *loss = dl_probe_bytes(p, sizeof *loss);
     uint64_t *n_correct = dl_probe_bytes(p, sizeof *n_correct);
-    dl_cuda_loss *losses = dl_probe_bytes(p, POSITIONS * sizeof *losses);
+    dl_cuda_loss *losses = dl_probe_bytes(p, N * sizeof *losses);
     *loss = 1.75;
     *n_correct = 5;
-    for (size_t i = 0; i < POSITIONS; i++)
+    for (size_t i = 0; i < N; i++)
         losses[i] = (dl_cuda_loss){1.0f / (float)(i + 3), i % 3 == 0};
     const dl_cuda_tally_arguments a = {DL_PROBE_AT(p, loss), DL_PROBE_AT(p, n_correct),
-                                       DL_PROBE_AT(p, losses), POSITIONS};
-    dl_probe_run(p, 1, &a, sizeof a);
-    for (size_t i = 0; i < POSITIONS; i++) {
+                                       DL_PROBE_AT(p, losses), N};
+    dl_probe_run(p, DL_GPU_THREADS, &a, sizeof a);
+    for (size_t i = 0; i < N; i++) {
         *loss += (double)losses[i].loss;
         *n_correct += (uint64_t)losses[i].correct;
     }
