@@ -38,6 +38,14 @@ static size_t block_positions(size_t vocab, size_t positions)
     return dl_size_min(dl_size_round_up(wanted, DL_GEMM_ROWS), positions);
 }
 
+/* Positions of a block on a GPU. Its products and its warp for each position need thousands to keep
+ * the card busy. The logits take at most 1 GiB, unless the vocabulary needs it for one position. */
+static size_t block_positions_on_cuda(size_t vocab, size_t positions)
+{
+    const size_t most = dl_size_max(((size_t)1 << 28) / vocab, 1);
+    return dl_size_min(dl_size_min(4096, most), positions);
+}
+
 /* Logits of a block, a loss for every position, the products' workspaces. */
 static size_t scratch(const dl_graph *g, const dl_node *node)
 {
@@ -66,22 +74,27 @@ typedef struct block {
     const float *x, *weight;
 } block;
 
-/* Divides the scratch in the order in which scratch() counts it; the caller sets first and n. On a
- * GPU the scratch has another division after the logits. */
+/* Of either device; the caller sets first and n. */
 static block block_of(const dl_pass *p)
 {
     const dl_weight *w = &p->graph->weights[p->node->weight];
-    size_t positions = p->graph->target.max_rows * p->graph->max_length;
     const attributes *a = (const void *)p->node->attributes;
-    block b = {.pass = p,
-               .vocab = w->rows,
-               .channels = w->columns,
-               .z_loss = a->z_loss,
-               .logits = p->scratch};
+    return (block){.pass = p,
+                   .vocab = w->rows,
+                   .channels = w->columns,
+                   .z_loss = a->z_loss,
+                   .logits = p->scratch,
+                   .x = dl_data(p, p->node->in[0]),
+                   .weight = dl_weight_data(p)};
+}
+
+/* Divides the scratch in the order in which scratch() counts it. */
+static block block_on_cpu(const dl_pass *p)
+{
+    block b = block_of(p);
+    size_t positions = p->graph->target.max_rows * p->graph->max_length;
     b.workspaces = b.logits + block_positions(b.vocab, positions) * b.vocab;
     b.losses = (void *)(b.workspaces + (size_t)p->graph->target.n_threads * DL_GEMM_WORKSPACE);
-    b.x = dl_data(p, p->node->in[0]);
-    b.weight = dl_weight_data(p);
     return b;
 }
 
@@ -126,7 +139,7 @@ static void weight_part(void *context, int part, int n_parts)
 
 static void all_blocks(const dl_pass *p)
 {
-    block b = block_of(p);
+    block b = block_on_cpu(p);
     size_t step = block_positions(b.vocab, p->graph->target.max_rows * p->graph->max_length);
     for (b.first = 0; b.first < p->positions; b.first += b.n) {
         b.n = dl_size_min(step, p->positions - b.first);
@@ -139,7 +152,7 @@ static void all_blocks(const dl_pass *p)
 /* Logits of the last position of the one sequence. */
 static void predict(const dl_pass *p)
 {
-    block b = block_of(p);
+    block b = block_on_cpu(p);
     dl_gemm_args logits = {'N',
                            'T',
                            1,
@@ -174,7 +187,7 @@ static size_t scratch_on_cuda(const dl_graph *g, const dl_node *node)
 {
     const size_t vocab = g->weights[node->weight].rows;
     const size_t positions = g->target.max_rows * g->max_length;
-    const size_t n = block_positions(vocab, positions) * vocab;
+    const size_t n = block_positions_on_cuda(vocab, positions) * vocab;
     return n * sizeof(float) + (g->target.element == DILOCO_BF16 ? gradient_bytes(n) : 0) +
            positions * sizeof(dl_cuda_loss);
 }
@@ -232,7 +245,7 @@ static void all_blocks_on_cuda(const dl_pass *p)
 {
     block b = block_of(p);
     const size_t positions = p->graph->target.max_rows * p->graph->max_length;
-    const size_t step = block_positions(b.vocab, positions);
+    const size_t step = block_positions_on_cuda(b.vocab, positions);
     float *gradient = b.logits, *after = b.logits + step * b.vocab;
     if (dl_cuda_is_bf16(p)) {
         gradient = after;

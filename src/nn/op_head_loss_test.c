@@ -1,5 +1,6 @@
 /* op_head_loss_test.c - gradients by differences, and the loss against log-sum-exp in float64.
- * One vocabulary is so large that the positions take two blocks. */
+ * One vocabulary is so large that the positions take two blocks on the CPU. Another case has more
+ * positions than a block of a card. */
 #include "op_suite.h"
 
 static const op_case cases[] = {
@@ -8,6 +9,7 @@ static const op_case cases[] = {
     {1, 40, 1, 40, .width = 16, .vocab = 256},
 };
 static const op_case two_blocks = {2, 70, 2, 70, .width = 3, .vocab = 16400};
+static const op_case two_blocks_on_a_card = {2, 2100, 2, 2100, .width = 3, .vocab = 5};
 
 static void build(dl_graph *g, const op_case *c)
 {
@@ -31,6 +33,7 @@ TEST(gradients_agree_with_differences)
 TEST(gradients_agree_over_two_blocks)
 {
     op_suite_check(&two_blocks, 1, build);
+    op_suite_check(&two_blocks_on_a_card, 1, build);
 }
 
 /* Targets as op_open makes them. The loss, and z times each position's squared log-sum-exp. */

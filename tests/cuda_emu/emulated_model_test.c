@@ -250,6 +250,31 @@ TEST(training_takes_16_bytes_a_parameter_in_f32_and_18_in_bf16)
     CHECK_NEAR(18, bytes_a_parameter("bf16"), 0.5);
 }
 
+/* Bytes that the plan has for values in a pass on a card, with the vocabulary of GPT-2. */
+static size_t planned_values(size_t rows)
+{
+    dl_config config;
+    dl_model_plan plan;
+    const dl_sample sample = dl_sample_tokens(50304, 1024);
+    dl_config_init(&config);
+    CHECK_OK(dl_config_set(&config, "parameters.model.layers", "1", "test"));
+    CHECK_OK(dl_config_set(&config, "parameters.model.channels", "4", "test"));
+    CHECK_OK(dl_config_set(&config, "parameters.model.heads", "1", "test"));
+    CHECK_OK(dl_config_set(&config, "parameters.model.context", "1024", "test"));
+    const dl_graph_target target = {
+        .device = DL_DEVICE_CUDA, .element = DILOCO_F32, .max_rows = rows, .n_threads = 1};
+    CHECK_OK(dl_model_plan_for(&plan, &config, &sample, &target));
+    return plan.activation_bytes;
+}
+
+TEST(plan_counts_the_logits_of_4096_positions_on_a_card)
+{
+    const size_t logits = (size_t)4096 * 50304 * sizeof(float);
+    CHECK(planned_values(2) < logits);
+    CHECK(planned_values(4) >= logits);
+    CHECK(planned_values(8) < logits + logits / 10);
+}
+
 /* ---- refusals */
 
 static void check_refused(const char *name, size_t channels, size_t side)
@@ -287,4 +312,5 @@ TEST(models_with_operations_without_kernels_are_refused_by_name)
 TEST_MAIN(gpt_has_the_gradients_of_the_cpu_and_the_same_bits_in_every_order,
           gpt_in_bf16_is_within_its_roundings_of_f32_and_has_the_same_bits_in_every_order,
           training_takes_16_bytes_a_parameter_in_f32_and_18_in_bf16,
+          plan_counts_the_logits_of_4096_positions_on_a_card,
           models_with_operations_without_kernels_are_refused_by_name)
