@@ -6,7 +6,9 @@
  *     loss = sum over i of sin(i * 0.37 + 1) * y_i,  added up in float64
  *
  * (dl_head_loss is its own end.) Then op_suite_check runs it on both backends, with one and
- * two threads, on fewer rows and positions than were planned.
+ * two threads, on fewer rows and positions than were planned. A program that is linked with the
+ * emulated device has that in place of the trap backend, and compares it with the CPU
+ * (op_suite_device.h).
  *
  * Tolerance: a difference quotient with h = 1/64 errs by h^2 f'''/6, below 1e-4 for values near 1.
  * It also errs by the float32 rounding of the outputs, 6e-8 * sqrt(n) / h, below 3e-4 for the
@@ -16,7 +18,8 @@
 
 #include "base/rng.h"
 #include "check.h"
-#include "nn/op.h"
+#include "cuda_emu/op_suite_kernels.h"
+#include "nn/cuda/start.h"
 #include "nn/ops.h"
 
 #include <stdlib.h>
@@ -43,10 +46,35 @@ static void source_backward(const dl_pass *p)
         to[i] = (dl_weight_adds(p) ? to[i] : 0) + (i < n ? dl_grad(p, p->node->out[0])[i] : 0);
 }
 
-static const dl_op source_op = {.name = "source",
-                                .shape = source_shape,
-                                .forward = {[DL_DEVICE_CPU] = source_forward},
-                                .backward = {[DL_DEVICE_CPU] = source_backward}};
+static op_source_arguments source_arguments(const dl_pass *p)
+{
+    const dl_weight *w = &p->graph->weights[p->node->weight];
+    return (op_source_arguments){.n = p->positions * dl_width(p, p->node->out[0]),
+                                 .all = w->rows * w->columns,
+                                 .add = dl_weight_adds(p)};
+}
+
+static void source_forward_on_device(const dl_pass *p)
+{
+    op_source_arguments a = source_arguments(p);
+    a.y = dl_data(p, p->node->out[0]);
+    a.w = dl_weight_data(p);
+    DL_CUDA_START(p, "op_source_forward", a.n, a);
+}
+
+static void source_backward_on_device(const dl_pass *p)
+{
+    op_source_arguments a = source_arguments(p);
+    a.y = dl_grad(p, p->node->out[0]);
+    a.w = dl_weight_grad(p);
+    DL_CUDA_START(p, "op_source_backward", a.all, a);
+}
+
+static const dl_op source_op = {
+    .name = "source",
+    .shape = source_shape,
+    .forward = {[DL_DEVICE_CPU] = source_forward, [DL_DEVICE_CUDA] = source_forward_on_device},
+    .backward = {[DL_DEVICE_CPU] = source_backward, [DL_DEVICE_CUDA] = source_backward_on_device}};
 
 static inline int op_source(dl_graph *g, size_t width)
 {
@@ -60,17 +88,13 @@ static void sink_shape(dl_graph *g, dl_node *node)
     (void)g, (void)node;
 }
 
-static float sink_factor(size_t i)
-{
-    return sinf((float)i * 0.37f + 1);
-}
-
 static void sink_forward(const dl_pass *p)
 {
     for (int k = 0; k < DL_NODE_MAX_IN; k++)
         for (size_t i = 0; p->node->in[k] >= 0 && i < p->positions * dl_width(p, p->node->in[k]);
              i++)
-            p->graph->pass.tally->loss += (double)sink_factor(i) * dl_data(p, p->node->in[k])[i];
+            p->graph->pass.tally->loss +=
+                (double)sink_factor(i) * (double)dl_data(p, p->node->in[k])[i];
 }
 
 static void sink_backward(const dl_pass *p)
@@ -81,10 +105,30 @@ static void sink_backward(const dl_pass *p)
             dl_grad(p, p->node->in[k])[i] = sink_factor(i);
 }
 
-static const dl_op sink_op = {.name = "sink",
-                              .shape = sink_shape,
-                              .forward = {[DL_DEVICE_CPU] = sink_forward},
-                              .backward = {[DL_DEVICE_CPU] = sink_backward}};
+static void sink_forward_on_device(const dl_pass *p)
+{
+    for (int k = 0; k < DL_NODE_MAX_IN && p->node->in[k] >= 0; k++) {
+        const op_sink_arguments a = {.loss = &p->graph->pass.tally->loss,
+                                     .y = dl_data(p, p->node->in[k]),
+                                     .n = p->positions * dl_width(p, p->node->in[k])};
+        DL_CUDA_START(p, "op_sink_forward", 1, a);
+    }
+}
+
+static void sink_backward_on_device(const dl_pass *p)
+{
+    for (int k = 0; k < DL_NODE_MAX_IN && p->node->in[k] >= 0; k++) {
+        const op_sink_arguments a = {.y = dl_grad(p, p->node->in[k]),
+                                     .n = p->positions * dl_width(p, p->node->in[k])};
+        DL_CUDA_START(p, "op_sink_backward", a.n, a);
+    }
+}
+
+static const dl_op sink_op = {
+    .name = "sink",
+    .shape = sink_shape,
+    .forward = {[DL_DEVICE_CPU] = sink_forward, [DL_DEVICE_CUDA] = sink_forward_on_device},
+    .backward = {[DL_DEVICE_CPU] = sink_backward, [DL_DEVICE_CUDA] = sink_backward_on_device}};
 
 static inline void op_sink(dl_graph *g, int y, int z)
 {
@@ -122,13 +166,24 @@ typedef struct op_rig {
     size_t n;
 } op_rig;
 
+#ifdef EMULATED_LIBRARY
+static void op_open_backend(dl_backend **out, const char *name); /* op_suite_device.h */
+#else
+static inline void op_open_backend(dl_backend **out, const char *name)
+{
+    CHECK_OK(dl_backend_create(out, name));
+}
+#endif
+
 static inline void op_open(op_rig *r, const op_case *c, op_build build, const char *backend,
                            int threads)
 {
-    CHECK_OK(dl_backend_create(&r->backend, backend));
+    op_open_backend(&r->backend, backend);
     CHECK_OK(dl_pool_create(&r->pool, threads));
     CHECK_OK(dl_graph_create(&r->graph, OP_NODES, OP_WEIGHTS, c->max_length,
-                             &(dl_graph_target){.max_rows = c->max_rows, .n_threads = threads}));
+                             &(dl_graph_target){.max_rows = c->max_rows,
+                                                .device = r->backend->ops->device,
+                                                .n_threads = threads}));
     build(r->graph, c);
     CHECK_OK(dl_graph_allocate(r->graph, r->backend, r->pool));
     r->batch = (dl_batch){.rows = c->rows, .length = c->length, .gain = 1};
@@ -221,6 +276,9 @@ static inline void op_check_on(const op_case *c, op_build build, const char *bac
     op_close(&r);
 }
 
+#ifdef EMULATED_LIBRARY
+#include "op_suite_device.h"
+#else
 static inline void op_suite_check(const op_case *cases, size_t n, op_build build)
 {
     for (size_t i = 0; i < n; i++) {
@@ -229,5 +287,6 @@ static inline void op_suite_check(const op_case *cases, size_t n, op_build build
         op_check_on(&cases[i], build, "trap", 2);
     }
 }
+#endif
 
 #endif

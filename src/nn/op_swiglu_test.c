@@ -13,12 +13,12 @@ TEST(gradients_agree_with_differences)
     op_suite_check(cases, 3, build);
 }
 
-TEST(extreme_gates_saturate)
+static void check_extremes(const char *backend)
 {
     op_case c = {1, 1, 1, 1, .width = 4};
     op_rig r;
     const float in[8] = {200, -200, 3e38f, -3e38f, 2, 2, 0.5f, 2};
-    op_open(&r, &c, build, "cpu", 1);
+    op_open(&r, &c, build, backend, 1);
     memcpy(r.host, in, sizeof in);
     op_run(&r, DL_TRAIN, false);
     dl_backend_copy_out(r.backend, r.gradient, r.graph->gradients, r.n * sizeof(float));
@@ -27,6 +27,12 @@ TEST(extreme_gates_saturate)
     CHECK_NEAR(2 * sinf(1), r.gradient[0], 1e-6); /* silu' is 1 far up, and 0 far down */
     CHECK_NEAR(0, r.gradient[1], 1e-6);
     op_close(&r);
+}
+
+TEST(extreme_gates_saturate)
+{
+    check_extremes("cpu");
+    check_extremes("trap");
 }
 
 TEST_MAIN(gradients_agree_with_differences, extreme_gates_saturate)

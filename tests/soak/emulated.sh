@@ -6,7 +6,9 @@
 # BUILD/soak_emulated has what passed: the same command resumes there, and repeats runs that are
 # older than its program or the device's.
 set -eu
-suites="emulated_kernels_test emulated_attention_test emulated_model_test emulated_group_test emulated_self_test"
+suites="emulated_kernels_test emulated_attention_test emulated_model_test emulated_group_test emulated_self_test
+op_add_norm_on_emulated op_attention_on_emulated op_embedding_on_emulated op_head_loss_on_emulated
+op_linear_on_emulated op_qk_norm_on_emulated op_swiglu_on_emulated"
 # These have one seed a process, whatever EMULATED_SEEDS is, or take long.
 singles="emulated_device_test emulated_launches_test emulated_products_test
 emulated_train_test emulated_ranks_test emulated_failures_test emulated_exchange_test
