@@ -80,6 +80,12 @@ endfunction()
 # sources are compiled with -O1, in a third of the time; the code under test is in the folders. At
 # -O1 gcc does not know the range of an index, and takes every "r%d" for one that may be cut off.
 function(dl_test target)
+  dl_test_program(${target} ${ARGN})
+  dl_add_test(${target})
+endfunction()
+
+# dl_test_program and dl_add_test: its two halves.
+function(dl_test_program target)
   dl_program(${target} ${ARGN})
   target_compile_options(${target} PRIVATE
     -O1 $<$<C_COMPILER_ID:GNU>:-Wno-format-truncation>)
@@ -87,6 +93,8 @@ function(dl_test target)
   target_link_libraries(${target} PRIVATE cmocka)
   dl_link_quickly(${target})
   set_target_properties(${target} PROPERTIES DL_NO_PARSER TRUE)
+endfunction()
+function(dl_add_test target)
   add_test(NAME ${target} COMMAND ${target} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${target} PROPERTIES TIMEOUT ${dl_test_seconds} PROCESSORS 2)
 endfunction()

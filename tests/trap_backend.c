@@ -1,15 +1,15 @@
 /* trap_backend.c - a test's CPU backends become trap backends, by -Wl,--wrap=dl_backend_create.
  *
  * Host code of such a test dies of SIGSEGV if it touches a model's or an optimizer's memory outside
- * of copies and operations. trap_copied_out counts the bytes of all copies to the host. */
+ * of copies and operations. device_copied_out counts the bytes of all copies to the host. */
 #include "tensor/backend.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 
-extern atomic_size_t trap_copied_out;
-atomic_size_t trap_copied_out;
+extern atomic_size_t device_copied_out;
+atomic_size_t device_copied_out;
 
 /* Names that the linker gives. */
 __typeof__(dl_backend_create) __real_dl_backend_create, __wrap_dl_backend_create;
@@ -22,7 +22,7 @@ static __typeof__(counting.copy_out) copy_out;
 
 static void count(dl_backend *self, void *host, const void *from, size_t n)
 {
-    atomic_fetch_add(&trap_copied_out, n);
+    atomic_fetch_add(&device_copied_out, n);
     copy_out(self, host, from, n);
 }
 

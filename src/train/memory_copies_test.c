@@ -4,7 +4,8 @@
 
 #include <stdatomic.h>
 
-/* The same file is compiled a second time, and its backends are then trap backends. */
+/* The same file is compiled twice more, and its backends are then trap backends or on the emulated
+ * device. */
 static bool on_a_device(void)
 {
     dl_backend *b;
@@ -28,8 +29,9 @@ TEST(host_copies_of_a_device_are_planned)
     free(config);
 }
 
-/* Bytes that tests/trap_backend.c has copied to the host. It is in the second program alone. */
-extern atomic_size_t trap_copied_out __attribute__((weak));
+/* Bytes that tests/trap_backend.c or on_emulated.c has copied to the host. The first program has
+ * neither. */
+extern atomic_size_t device_copied_out __attribute__((weak));
 
 /* Trains two entries, and returns the bytes that were copied to the host. */
 static size_t copied_out(const char *option, const char *value)
@@ -37,9 +39,9 @@ static size_t copied_out(const char *option, const char *value)
     fixture_record record = {0};
     dl_config *config = fixture_config("diloco");
     set(config, option, value);
-    const size_t before = on_a_device() ? atomic_load(&trap_copied_out) : 0;
+    const size_t before = on_a_device() ? atomic_load(&device_copied_out) : 0;
     fixture_train(config, &record, 1);
-    const size_t after = on_a_device() ? atomic_load(&trap_copied_out) : 0;
+    const size_t after = on_a_device() ? atomic_load(&device_copied_out) : 0;
     CHECK_INT(2, fixture_count(&record, "commit"));
     fixture_record_free(&record);
     free(config);

@@ -1,6 +1,7 @@
 /* emulated_train_test.c - replicas that train on the emulated device, alone and beside one on the
  * CPU. The outer step runs on the host, so their digests are equal. */
 #include "cuda_emu/on_emulated.h"
+#include "image_files.h"
 #include "train_fixture.h"
 #include <diloco/inspect.h>
 
@@ -103,7 +104,37 @@ TEST(resume_in_another_precision_is_reported)
     free(config);
 }
 
+/* A run on images, whose models have no kernels. */
+static void check_refused(const char *model, const char *source, const char *folder)
+{
+    fixture_record record = {0};
+    dl_config *config = malloc(sizeof *config);
+    CHECK(config != NULL);
+    dl_config_init(config);
+    CHECK_OK(diloco_preset_apply(config, "diloco"));
+    set(config, "run.store", scratch_path(model));
+    set(config, "trainer.model_name", model);
+    set(config, "data.datasource", source);
+    set(config, "data.train_path", folder);
+    CHECK_STATUS(DILOCO_EREFUSED, train(config, &record));
+    CHECK_CONTAINS("backend has no operation image (forward)", diloco_error_text());
+    CHECK_INT(0, fixture_count(&record, "step"));
+    fixture_record_free(&record);
+    free(config);
+}
+
+TEST(run_of_a_model_without_kernels_is_refused_by_the_name_of_an_operation)
+{
+    char *mnist = scratch_folder("mnist"), *cifar = scratch_folder("cifar");
+    mnist_files(mnist, "train", 40, 1);
+    cifar_file(cifar, "data_batch_1.bin", 40, 1);
+    check_refused("lenet5", "MNIST", mnist);
+    check_refused("mlp", "MNIST", mnist);
+    check_refused("resnet_18", "CIFAR10", cifar);
+}
+
 TEST_MAIN(replica_on_the_device_and_one_on_the_cpu_agree_after_every_entry,
           replica_in_bf16_and_one_in_f32_agree_after_every_entry,
           run_on_the_device_that_was_stopped_resumes_bitwise_in_both_precisions,
-          resume_in_another_precision_is_reported)
+          resume_in_another_precision_is_reported,
+          run_of_a_model_without_kernels_is_refused_by_the_name_of_an_operation)

@@ -12,7 +12,10 @@ op_linear_on_emulated op_qk_norm_on_emulated op_swiglu_on_emulated"
 # These have one seed a process, whatever EMULATED_SEEDS is, or take long.
 singles="emulated_device_test emulated_launches_test emulated_products_test
 emulated_train_test emulated_ranks_test emulated_failures_test emulated_exchange_test
-train_step_on_emulated"
+train_step_on_emulated train_weights_on_emulated gossip_gossip_on_emulated
+train_evaluate_on_emulated train_export_foreign_on_emulated train_extension_on_emulated
+train_memory_copies_on_emulated train_memory_on_emulated train_papers_on_emulated
+train_replica_on_emulated train_results_on_emulated train_sample_on_emulated fed_fed_on_emulated"
 
 # --one SUITE SEED SEEDS: a process of xargs. The last lines of a failed suite are printed with its
 # seeds.
@@ -35,6 +38,7 @@ EMULATED_BUILD=$(cd "$1/tests/cuda_emu" && pwd)
 EMULATED_DONE=$(cd "$1" && pwd)/soak_emulated
 seeds=${2:-100}
 mkdir -p "$EMULATED_DONE"
+cmake --build "$1" --target emulated_soak # programs that no other target needs
 rm -f "$EMULATED_DONE"/*.log "$EMULATED_DONE"/*.new
 
 # Marks that are older than a program are removed, also those of seeds that are not asked for.
@@ -79,5 +83,5 @@ for suite in $suites $singles; do
         seed=${passed%.passed}
         [ "${seed##*.}" -gt "$seeds" ] || cat "$passed"
     done |
-        awk -v suite=$suite '{ n += $1; s += $2 } END { printf "%-24s %4d seeds %6d s\n", suite, n, s }'
+        awk -v suite=$suite '{ n += $1; s += $2 } END { printf "%-32s %4d seeds %6d s\n", suite, n, s }'
 done
