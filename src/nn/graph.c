@@ -432,6 +432,8 @@ diloco_status dl_graph_allocate(dl_graph *g, dl_backend *backend, dl_pool *pool)
     g->pool = pool;
     dl_arena arena = {.base = g->memory, .size = bytes};
     layout(g, &arena, activation_bytes);
+    g->work.bytes = bytes - (size_t)(g->work.activations - (unsigned char *)g->memory);
+    dl_backend_forget(backend, g->work.activations, g->work.bytes);
     for (int i = 0; i < g->n_nodes; i++)
         run_one(g, &(dl_batch){0}, &g->nodes[i], g->nodes[i].op->prepare[backend->ops->device], 0);
     return DILOCO_OK;
@@ -471,6 +473,7 @@ void dl_graph_run(dl_graph *g, const dl_batch *batch)
 {
     dl_device device = g->backend->ops->device;
     DL_ASSERT(batch->rows <= g->target.max_rows && batch->length <= g->max_length);
+    dl_backend_forget(g->backend, g->work.activations, g->work.bytes);
     if (g->rounded) {
         dl_backend_enter(g->backend);
         round_weights[device](g->backend, g->rounded, g->parameters, g->n_parameters);

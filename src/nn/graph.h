@@ -125,8 +125,9 @@ typedef struct dl_graph {
     float *parameters, *gradients;
     uint16_t *rounded; /* the parameters in bf16, for products; NULL: values are f32 */
     int64_t *counters;
-    struct { /* memory of one pass */
+    struct { /* memory of one pass: both arrays are adjacent, and forgotten before each */
         unsigned char *activations, *scratch;
+        size_t bytes; /* of both */
     } work;
     struct {                            /* inputs and results of a pass */
         int32_t *inputs, *targets;      /* i32[max_rows][max_length] */

@@ -222,6 +222,44 @@ static size_t scratch_of_cpu(const dl_graph *g, const dl_node *node)
     return 1 << 10;
 }
 
+/* Writes its value and its scratch in a training pass alone, and adds both to the loss. */
+static void make_value(dl_graph *g, dl_node *node)
+{
+    node->out[0] = dl_graph_value(g, 1);
+}
+
+static void write_in_training(const dl_pass *p)
+{
+    float *value = dl_data(p, p->node->out[0]), *scratch = p->scratch;
+    if (p->batch.mode == DL_TRAIN) *value = *scratch = 1;
+    p->graph->pass.tally->loss += (double)*value + (double)*scratch;
+}
+
+TEST(values_of_the_pass_before_are_nan_on_the_trap_backend)
+{
+    dl_graph *g;
+    dl_backend *b;
+    dl_pool *pool;
+    dl_tally tally;
+    const dl_op op = {.name = "written once",
+                      .shape = make_value,
+                      .scratch = {[DL_DEVICE_CPU] = scratch_of_cpu},
+                      .forward = {[DL_DEVICE_CPU] = write_in_training}};
+    CHECK_OK(dl_backend_create(&b, "trap"));
+    CHECK_OK(dl_pool_create(&pool, 1));
+    CHECK_OK(dl_graph_create(&g, 1, 1, 1, &(dl_graph_target){.max_rows = 1, .n_threads = 1}));
+    dl_graph_add(g, &op, DL_NO_VALUE, DL_NO_VALUE, DL_NO_WEIGHT, 0, NULL, 0);
+    CHECK_OK(dl_graph_allocate(g, b, pool));
+    for (dl_mode mode = DL_TRAIN; mode <= DL_EVAL; mode++) {
+        dl_graph_run(g, &(dl_batch){.rows = 1, .length = 1, .mode = mode});
+        dl_backend_copy_out(b, &tally, g->pass.tally, sizeof tally);
+        CHECK(mode == DL_TRAIN ? tally.loss == 2 : isnan(tally.loss));
+    }
+    dl_graph_destroy(g);
+    dl_pool_destroy(pool);
+    dl_backend_destroy(b);
+}
+
 static size_t scratch_of_cuda(const dl_graph *g, const dl_node *node)
 {
     (void)g, (void)node;
@@ -360,5 +398,5 @@ TEST_MAIN(values_of_two_bytes_on_the_cpu_are_refused,
           a_graph_too_large_for_any_machine_is_refused,
           every_operation_has_a_name_a_shape_and_both_ways_on_the_cpu,
           a_device_without_a_function_of_an_operation_refuses_the_graph_by_name,
-          scratch_is_planned_for_the_device,
+          scratch_is_planned_for_the_device, values_of_the_pass_before_are_nan_on_the_trap_backend,
           values_have_the_graphs_type_and_the_shape_of_its_device)

@@ -17,7 +17,7 @@ typedef struct dl_pass {
     dl_batch batch;
     size_t positions; /* rows * length */
     dl_pool *pool;
-    void *scratch; /* op->scratch[device] bytes, anything in it */
+    void *scratch; /* op->scratch[device] bytes, anything in it, also NaN */
 } dl_pass;
 
 typedef void (*dl_op_fn)(const dl_pass *pass);

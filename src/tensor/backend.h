@@ -38,6 +38,9 @@ typedef struct dl_backend_ops {
     void (*copy_within)(dl_backend *self, void *to, const void *from, size_t n);
     void (*zero)(dl_backend *self, void *to, size_t n);
 
+    /* For dl_backend_forget, in the same order. NULL: the memory keeps its values. */
+    void (*forget)(dl_backend *self, void *memory, size_t n);
+
     /* Around each operation; they nest. For nn/enter.h. */
     void (*enter)(dl_backend *self);
     void (*leave)(dl_backend *self);
@@ -58,8 +61,8 @@ struct dl_backend {
 
 /* Creates the backend of this name, "cpu" or "trap". The trap backend computes as the CPU does, but
  * its memory can be read and written only inside its operations and copies: any other access
- * raises SIGSEGV. *out is owned by the caller. Returns DILOCO_EINVAL for another name, or
- * DILOCO_ENOMEM; then *out is NULL. */
+ * raises SIGSEGV. It fills memory of dl_backend_forget. *out is owned by the caller. Returns
+ * DILOCO_EINVAL for another name, or DILOCO_ENOMEM; then *out is NULL. */
 DL_MUST_CHECK diloco_status dl_backend_create(dl_backend **out, const char *name);
 
 /* The meaning of trainer.device: one device, or several cards that train one replica. */
@@ -109,6 +112,13 @@ static inline void dl_backend_copy_within(dl_backend *b, void *to, const void *f
 static inline void dl_backend_zero(dl_backend *b, void *to, size_t n)
 {
     b->ops->zero(b, to, n);
+}
+/* Declares that n bytes are written before they are read again. Backends of tests fill them with
+ * NaN patterns, so that an operation that reads them first gives wrong results; others do nothing.
+ */
+static inline void dl_backend_forget(dl_backend *b, void *memory, size_t n)
+{
+    if (n && b->ops->forget) b->ops->forget(b, memory, n);
 }
 /* Starts operations that were queued. A device may hold them back until the next copy, zeroing or
  * sync, so that one call starts them all. A caller that computes on the host before it queues more

@@ -37,6 +37,25 @@ TEST(copies_and_zero_move_bytes_on_every_backend)
     }
 }
 
+TEST(forgotten_memory_is_nan_on_the_trap_backend_and_stays_on_the_cpu)
+{
+    for (size_t i = 0; dl_backend_name_at(i); i++) {
+        dl_backend *b;
+        void *x;
+        float out[4];
+        CHECK_OK(dl_backend_create(&b, dl_backend_name_at(i)));
+        CHECK_OK(dl_backend_alloc(b, &x, sizeof out));
+        dl_backend_forget(b, (float *)x + 1, 2 * sizeof out[0]);
+        dl_backend_copy_out(b, out, x, sizeof out);
+        const bool fills = strcmp(b->ops->name, "trap") == 0;
+        CHECK(out[0] == 0 && out[3] == 0);
+        for (int k = 1; k < 3; k++)
+            CHECK(fills ? isnan(out[k]) : out[k] == 0);
+        dl_backend_release(b, x);
+        dl_backend_destroy(b);
+    }
+}
+
 TEST(an_empty_piece_is_a_valid_pointer)
 {
     for (size_t i = 0; dl_backend_name_at(i); i++) {
@@ -168,8 +187,10 @@ TEST(the_trap_backend_kills_a_host_that_looks_inside)
     dl_backend_destroy(b);
 }
 
-TEST_MAIN(copies_and_zero_move_bytes_on_every_backend, an_empty_piece_is_a_valid_pointer,
-          more_than_there_is_says_how_much, an_unknown_backend_names_the_known_ones,
+TEST_MAIN(copies_and_zero_move_bytes_on_every_backend,
+          forgotten_memory_is_nan_on_the_trap_backend_and_stays_on_the_cpu,
+          an_empty_piece_is_a_valid_pointer, more_than_there_is_says_how_much,
+          an_unknown_backend_names_the_known_ones,
           a_device_is_the_cpu_or_a_card_by_its_number_or_unknown,
           a_list_of_cards_has_each_card_once, option_holds_a_list_of_the_most_cards,
           the_trap_backend_kills_a_host_that_looks_inside)

@@ -35,6 +35,7 @@ static inline diloco_status emulated_open_as(dl_backend **out, const emulated_se
                                    .library = EMULATED_LIBRARY,
                                    .images = images,
                                    .n_images = 1,
+                                   .poisons = true,
                                    .unrecorded = unrecorded};
     emulated_configure(setup);
     return dl_backend_cuda(out, &source, 0);

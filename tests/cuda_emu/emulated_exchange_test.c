@@ -17,6 +17,7 @@ diloco_status __wrap_dl_device_open(dl_backend **out, const char *device, size_t
                                    .library = EMULATED_LIBRARY,
                                    .images = images,
                                    .n_images = 1,
+                                   .poisons = true,
                                    .collectives = EMULATED_NCCL};
     dl_device_list list;
     *out = NULL;

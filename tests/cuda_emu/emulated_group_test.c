@@ -16,6 +16,7 @@ static diloco_status open_at(dl_backend **out, int index, const char *collective
                                    .library = EMULATED_LIBRARY,
                                    .images = images,
                                    .n_images = 1,
+                                   .poisons = true,
                                    .collectives = collectives};
     return dl_backend_cuda(out, &source, index);
 }

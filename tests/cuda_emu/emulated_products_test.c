@@ -23,6 +23,7 @@ static diloco_status open_with(dl_backend **out, const emulated_setup *setup, co
                                    .library = EMULATED_LIBRARY,
                                    .images = images,
                                    .n_images = 1,
+                                   .poisons = true,
                                    .products = libraries,
                                    .unrecorded = unrecorded};
     emulated_configure(setup);

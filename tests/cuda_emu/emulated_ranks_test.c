@@ -29,6 +29,7 @@ diloco_status __wrap_dl_device_open(dl_backend **out, const char *device, size_t
                              .library = EMULATED_LIBRARY,
                              .images = images,
                              .n_images = 1,
+                             .poisons = true,
                              .collectives = EMULATED_NCCL};
     static const char *const products[] = {EMULATED_BLAS, NULL};
     dl_device_list list;

@@ -53,8 +53,11 @@ static diloco_status open_device(dl_backend **out)
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     static const char image[] = "the kernels are in the device program";
     static const dl_span images[] = {{image, sizeof image}};
-    const dl_cuda_source source = {
-        .name = "emulated", .library = EMULATED_LIBRARY, .images = images, .n_images = 1};
+    const dl_cuda_source source = {.name = "emulated",
+                                   .library = EMULATED_LIBRARY,
+                                   .images = images,
+                                   .n_images = 1,
+                                   .poisons = true};
     pthread_once(&once, configure);
     return dl_backend_cuda(out, &source, 0);
 }

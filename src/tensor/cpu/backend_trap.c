@@ -87,6 +87,14 @@ static void zero(dl_backend *self, void *to, size_t n)
     leave(self);
 }
 
+/* All bits are set: NaN in each floating-point type, and -1. */
+static void forget(dl_backend *self, void *memory, size_t n)
+{
+    enter(self);
+    memset(memory, 0xff, n);
+    leave(self);
+}
+
 static diloco_status sync(dl_backend *self)
 {
     (void)self;
@@ -109,6 +117,7 @@ static const dl_backend_ops ops = {
     .copy_out = copy,
     .copy_within = copy,
     .zero = zero,
+    .forget = forget,
     .enter = enter,
     .leave = leave,
     .sync = sync,

@@ -127,6 +127,13 @@ static void zero(dl_backend *self, void *to, size_t n)
     if (n && begin(g)) check(g, g->cuda.fill(address(to), 0, n, g->stream), "cuMemsetD8Async");
 }
 
+/* All bits are set: NaN in each floating-point type, and -1. */
+static void poison(dl_backend *self, void *memory, size_t n)
+{
+    gpu *g = (gpu *)self;
+    if (begin(g)) check(g, g->cuda.fill(address(memory), 0xff, n, g->stream), "cuMemsetD8Async");
+}
+
 /* Running out of memory is the caller's to handle, so it is not kept. */
 static void *alloc(dl_backend *self, size_t n)
 {
@@ -523,6 +530,7 @@ diloco_status dl_backend_cuda(dl_backend **out, const dl_cuda_source *source, in
     g->ops = ops;
     g->ops.name = source->name;
     g->ops.card = g->shown;
+    if (source->poisons) g->ops.forget = poison;
     g->head.ops = &g->ops;
     const diloco_status status = open_gpu(g, source, index);
     if (status) {

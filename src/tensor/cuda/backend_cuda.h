@@ -18,6 +18,7 @@ typedef struct dl_cuda_source {
     const char *collectives;     /* a library like NCCL, a literal; NULL: groups are refused */
     int oldest;                  /* compute capability that the images need; 0: any */
     bool unrecorded;             /* each kernel is started by a call of its own, for comparisons */
+    bool poisons;                /* for tests: dl_backend_forget fills memory with NaN patterns */
 } dl_cuda_source;
 
 /* dl_backend_cuda opens card `index` (from 0). source->name and source->collectives are borrowed
