@@ -138,6 +138,11 @@ double emulated_exchange(double value, unsigned from_lane, const char *file, int
     return threads[me / WARP * WARP + from_lane].slots[slot];
 }
 
+void emulated_check_mask(unsigned mask)
+{
+    if (mask != 0xffffffffu) end("a shuffle or barrier of the warp has a partial mask, %08x", mask);
+}
+
 /* ---- a block */
 
 static bool at_one_line(const thread &a, const thread &b)

@@ -221,8 +221,7 @@ int emulated_leave(int code)
 int emulated_ask(emulated_request *request, uint64_t *value)
 {
     int code = emulated_enter(true);
-    if (!code && request->stream && emulated_is_capturing(request->stream))
-        code = request->op == EMULATED_LAUNCH ? 0 : DL_CUDA_CAPTURE_UNSUPPORTED;
+    if (!code) code = emulated_capture_refuses(request->stream, request->op == EMULATED_LAUNCH);
     if (!code && !(request->op == EMULATED_LAUNCH && emulated_capture(request)))
         code = emulated_exchange_request(request, value);
     return emulated_leave(code);

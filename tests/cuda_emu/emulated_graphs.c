@@ -20,12 +20,14 @@ typedef struct node {
 typedef struct graph {
     struct graph *next;
     const struct graph *original; /* of a copy; else NULL */
+    const void *stream;           /* of a copy's launches; NULL: none yet */
     node **nodes;
     size_t n;
 } graph;
 static graph *graphs;      /* all that are not destroyed; under the lock of the driver */
 static uint64_t capturing; /* stream; 0: none */
 static graph *captured;
+static bool capture_is_invalid; /* refused work was called in it */
 
 uint64_t emulated_graphs(void)
 {
@@ -181,29 +183,42 @@ int cuGraphExecKernelNodeSetParams_v2(void *executable, void *handle,
     return emulated_leave(0);
 }
 
-/* ---- captures: launches on a stream become a chain of nodes */
+/* ---- captures: launches on a stream become a chain of nodes
+ *
+ * As the real driver's, a capture in which a call was refused is invalid until its end, which gives
+ * no graph. */
 
-bool emulated_is_capturing(uint64_t stream)
+static bool is_capturing(uint64_t stream)
 {
     return capturing && capturing == stream;
 }
 
+int emulated_capture_refuses(uint64_t stream, bool is_kernel)
+{
+    if (!is_capturing(stream)) return 0;
+    if (capture_is_invalid) return DL_CUDA_CAPTURE_INVALIDATED;
+    capture_is_invalid = !is_kernel;
+    return is_kernel ? 0 : DL_CUDA_CAPTURE_UNSUPPORTED;
+}
+
 bool emulated_capture(const emulated_request *launch)
 {
-    if (!emulated_is_capturing(launch->stream)) return false;
+    if (!is_capturing(launch->stream)) return false;
     node *before = captured->n ? captured->nodes[captured->n - 1] : NULL;
     node *x = new_node(captured, launch, before != NULL);
     if (before) x->dependencies[0] = before;
     return true;
 }
 
+/* The other modes refuse calls that do not concern the stream, which is not emulated. */
 int cuStreamBeginCapture_v2(void *stream, int mode)
 {
     int code = emulated_enter(true);
-    if (!code && (capturing || mode < 0 || mode > 2)) code = DL_CUDA_INVALID_VALUE;
+    if (!code && (capturing || mode != DL_CUDA_CAPTURE_RELAXED)) code = DL_CUDA_INVALID_VALUE;
     if (!code) {
         captured = new_graph(NULL);
         capturing = (uintptr_t)stream;
+        capture_is_invalid = false;
     }
     return emulated_leave(code);
 }
@@ -212,7 +227,8 @@ int cuStreamBeginCapture_v2(void *stream, int mode)
 int cuStreamEndCapture(void *stream, void **to)
 {
     int code = emulated_enter(true);
-    const bool ok = emulated_is_capturing((uintptr_t)stream);
+    const bool ok = is_capturing((uintptr_t)stream);
+    if (!code && ok && capture_is_invalid) code = DL_CUDA_CAPTURE_INVALIDATED;
     *to = !code && ok ? captured : NULL;
     if (code && ok) free_graph(captured);
     if (ok) capturing = 0;
@@ -268,11 +284,15 @@ static size_t next_of(const graph *g, const bool *done, emulated_order order, ui
     return chosen;
 }
 
+/* The driver lets a graph wait for its own earlier launch, also on another stream. That wait is not
+ * emulated, so a graph keeps to one stream. */
 int cuGraphLaunch(void *executable, void *stream)
 {
     int code = emulated_enter(true);
-    const graph *g = graph_of(executable, true);
-    if (!code && !g) code = DL_CUDA_INVALID_VALUE;
+    graph *g = graph_of(executable, true);
+    if (!code) code = emulated_capture_refuses((uintptr_t)stream, false);
+    if (!code && (!g || (g->stream && g->stream != stream))) code = DL_CUDA_INVALID_VALUE;
+    if (!code) g->stream = stream;
     bool *done = g ? calloc(g->n + 1, sizeof *done) : NULL;
     const emulated_setup *setup = emulated_setup_now();
     uint64_t state = setup->seed;

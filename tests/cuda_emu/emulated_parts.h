@@ -38,9 +38,11 @@ typedef struct emulated_launch_call {
 bool emulated_launch_request(emulated_request *out, const emulated_launch_call *call);
 
 /* emulated_capture adds a launch to the graph that its stream captures. Returns false if the stream
- * captures none. Other requests of such a stream are refused. Under the lock. */
+ * captures none. emulated_capture_refuses returns the result of work of another kind on such a
+ * stream, after which the capture is invalid; or that of any work of an invalid capture; or 0.
+ * Under the lock. */
 bool emulated_capture(const emulated_request *launch);
-bool emulated_is_capturing(uint64_t stream);
+int emulated_capture_refuses(uint64_t stream, bool is_kernel);
 
 /* Graphs and executable graphs that are not destroyed. */
 uint64_t emulated_graphs(void);

@@ -198,6 +198,8 @@ TEST(mistakes_of_kernels_are_found_and_named)
     check_found("faulty_barrier", "unequal barriers");
     check_found("faulty_lines", "unequal barriers: lines");
     check_found("faulty_shared", "kernel faulty_shared");
+    check_found("faulty_half_sum", "partial mask, 0000ffff");
+    check_found("faulty_half_barrier", "partial mask, 0000ffff");
     check_found("no_such_kernel", "no_such_kernel");
 }
 
@@ -217,6 +219,205 @@ TEST(missing_barrier_gives_other_results_in_another_order)
 TEST(warp_that_runs_ahead_gives_other_results_in_another_order)
 {
     check_race("faulty_ahead");
+}
+
+/* ---- rules of recording */
+
+typedef struct recorder {
+    dl_cuda cuda;
+    void *context, *stream, *other, *event, *function, *another, *pinned;
+    uint64_t memory;
+    void *executable; /* a graph of one launch */
+} recorder;
+
+static int launch_on(const recorder *r, void *stream)
+{
+    faulty_arguments a = {.values = (float *)(uintptr_t)r->memory, .n = N};
+    size_t size = sizeof a;
+    void *extra[] = {DL_CUDA_EXTRA_POINTER, &a, DL_CUDA_EXTRA_SIZE, &size, DL_CUDA_EXTRA_END};
+    return r->cuda.launch(r->function, 2, 1, 1, 256, 1, 1, 0, stream, NULL, extra);
+}
+
+static int begin_capture(const recorder *r)
+{
+    return r->cuda.capture_begin(r->stream, DL_CUDA_CAPTURE_RELAXED);
+}
+
+/* Records one launch. */
+static void *record_one(const recorder *r)
+{
+    void *graph;
+    CHECK_INT(0, begin_capture(r));
+    CHECK_INT(0, launch_on(r, r->stream));
+    CHECK_INT(0, r->cuda.capture_end(r->stream, &graph));
+    CHECK(graph != NULL);
+    return graph;
+}
+
+static void open_recorder(recorder *r)
+{
+    void *module;
+    *r = (recorder){.memory = 0};
+    emulated_configure(&(emulated_setup){.seed = 1, .when = EMULATED_LAZY});
+    CHECK_OK(dl_cuda_load(&r->cuda, EMULATED_LIBRARY));
+    CHECK_INT(0, r->cuda.context_retain(&r->context, 0));
+    CHECK_INT(0, r->cuda.context_set(r->context));
+    CHECK_INT(0, r->cuda.stream_create(&r->stream, DL_CUDA_STREAM_NON_BLOCKING));
+    CHECK_INT(0, r->cuda.stream_create(&r->other, DL_CUDA_STREAM_NON_BLOCKING));
+    CHECK_INT(0, r->cuda.event_create(&r->event, DL_CUDA_EVENT_DISABLE_TIMING));
+    CHECK_INT(0, r->cuda.event_record(r->event, r->other));
+    CHECK_INT(0, r->cuda.alloc(&r->memory, N * sizeof(float)));
+    CHECK_INT(0, r->cuda.host_alloc(&r->pinned, N * sizeof(float), 0));
+    CHECK_INT(0, r->cuda.module_load(&module, ""));
+    CHECK_INT(0, r->cuda.function(&r->function, module, "faulty_good"));
+    CHECK_INT(0, r->cuda.function(&r->another, module, "faulty_warp_sum"));
+    void *graph = record_one(r);
+    CHECK_INT(0, r->cuda.graph_instantiate(&r->executable, graph, 0));
+    CHECK_INT(0, r->cuda.graph_destroy(graph));
+}
+
+static void close_recorder(recorder *r)
+{
+    CHECK_INT(0, r->cuda.stream_wait(r->stream));
+    CHECK_INT(0, r->cuda.stream_destroy(r->stream));
+    CHECK_INT(0, r->cuda.stream_destroy(r->other));
+    CHECK_INT(0, r->cuda.event_destroy(r->event));
+    CHECK_INT(0, r->cuda.release(r->memory));
+    CHECK_INT(0, r->cuda.host_release(r->pinned));
+    if (r->executable) CHECK_INT(0, r->cuda.graph_exec_destroy(r->executable));
+    CHECK_INT(0, r->cuda.context_release(0));
+    CHECK_INT(0, emulated_leaked());
+    dl_cuda_unload(&r->cuda);
+}
+
+static int copy_in(const recorder *r)
+{
+    return r->cuda.copy_in(r->memory, r->pinned, 4, r->stream);
+}
+static int copy_out(const recorder *r)
+{
+    return r->cuda.copy_out(r->pinned, r->memory, 4, r->stream);
+}
+static int copy_within(const recorder *r)
+{
+    return r->cuda.copy_within(r->memory, r->memory + 4, 4, r->stream);
+}
+static int fill(const recorder *r)
+{
+    return r->cuda.fill(r->memory, 0, 4, r->stream);
+}
+static int wait_for(const recorder *r)
+{
+    return r->cuda.stream_wait(r->stream);
+}
+static int query(const recorder *r)
+{
+    return r->cuda.stream_query(r->stream);
+}
+static int record_event(const recorder *r)
+{
+    return r->cuda.event_record(r->event, r->stream);
+}
+static int await_event(const recorder *r)
+{
+    return r->cuda.stream_await(r->stream, r->event, 0);
+}
+static int launch_graph(const recorder *r)
+{
+    return r->cuda.graph_launch(r->executable, r->stream);
+}
+static int destroy_stream(const recorder *r)
+{
+    return r->cuda.stream_destroy(r->stream);
+}
+
+/* The stream takes all of it again after the end of the capture, but for its own. */
+TEST(work_that_a_capture_cannot_have_is_refused_and_invalidates_it)
+{
+    static int (*const refused[])(const recorder *) = {
+        copy_in, copy_out,     copy_within, fill,         wait_for,
+        query,   record_event, await_event, launch_graph, destroy_stream};
+    recorder r;
+    open_recorder(&r);
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+        void *graph = &r;
+        CHECK_INT(0, begin_capture(&r));
+        CHECK_INT(0, launch_on(&r, r.stream));
+        CHECK_INT(0, r.cuda.fill(r.memory, 0, 4, r.other)); /* another stream may work */
+        CHECK_INT(DL_CUDA_CAPTURE_UNSUPPORTED, refused[i](&r));
+        CHECK_INT(DL_CUDA_CAPTURE_INVALIDATED, refused[i](&r));
+        CHECK_INT(DL_CUDA_CAPTURE_INVALIDATED, launch_on(&r, r.stream));
+        CHECK_INT(DL_CUDA_CAPTURE_INVALIDATED, r.cuda.capture_end(r.stream, &graph));
+        CHECK(graph == NULL);
+        if (refused[i] == query) CHECK_INT(0, r.cuda.stream_wait(r.stream));
+        if (refused[i] != destroy_stream) CHECK_INT(0, refused[i](&r));
+    }
+    CHECK_INT(0, launch_on(&r, r.stream));
+    CHECK_INT(0, r.cuda.graph_destroy(record_one(&r))); /* the next capture is sound */
+    close_recorder(&r);
+}
+
+TEST(captures_of_other_modes_or_inside_of_another_are_refused)
+{
+    recorder r;
+    void *graph;
+    open_recorder(&r);
+    for (int mode = -1; mode < 4; mode++)
+        if (mode != DL_CUDA_CAPTURE_RELAXED)
+            CHECK_INT(DL_CUDA_INVALID_VALUE, r.cuda.capture_begin(r.stream, mode));
+    CHECK_INT(DL_CUDA_INVALID_VALUE, r.cuda.capture_end(r.stream, &graph));
+    CHECK_INT(0, begin_capture(&r));
+    CHECK_INT(DL_CUDA_INVALID_VALUE, begin_capture(&r));
+    CHECK_INT(DL_CUDA_INVALID_VALUE, r.cuda.capture_end(r.other, &graph));
+    CHECK_INT(0, r.cuda.capture_end(r.stream, &graph));
+    CHECK_INT(0, r.cuda.graph_destroy(graph));
+    close_recorder(&r);
+}
+
+/* Adds a node to a graph, or sets the one of an executable graph. It writes n values. */
+static int put_kernel(const recorder *r, void *graph, void *executable, void **node, void *function,
+                      uint64_t n)
+{
+    faulty_arguments a = {.values = (float *)(uintptr_t)r->memory, .n = n};
+    size_t size = sizeof a;
+    void *extra[] = {DL_CUDA_EXTRA_POINTER, &a, DL_CUDA_EXTRA_SIZE, &size, DL_CUDA_EXTRA_END};
+    const dl_cuda_kernel_node kernel = {.function = function,
+                                        .grid_x = 2,
+                                        .grid_y = 1,
+                                        .grid_z = 1,
+                                        .block_x = 256,
+                                        .block_y = 1,
+                                        .block_z = 1,
+                                        .extra = extra};
+    if (executable) return r->cuda.graph_set_kernel(executable, *node, &kernel);
+    return r->cuda.graph_add_kernel(node, graph, NULL, 0, &kernel);
+}
+
+/* The stream is lazy, so the first launch runs after all of these calls. */
+TEST(a_graph_that_runs_keeps_its_arguments_its_kernel_and_its_stream)
+{
+    recorder r;
+    void *graph, *node, *executable;
+    open_recorder(&r);
+    CHECK_INT(0, r.cuda.graph_create(&graph, 0));
+    CHECK_INT(0, put_kernel(&r, graph, NULL, &node, r.function, 3));
+    CHECK_INT(0, r.cuda.graph_instantiate(&executable, graph, 0));
+    CHECK_INT(0, r.cuda.fill(r.memory, 0, N * sizeof(float), r.stream));
+    CHECK_INT(0, r.cuda.graph_launch(executable, r.stream));
+    CHECK_INT(DL_CUDA_INVALID_VALUE, r.cuda.graph_launch(executable, r.other));
+    CHECK_INT(0, put_kernel(&r, graph, executable, &node, r.function, 5));
+    CHECK_INT(DL_CUDA_INVALID_VALUE, put_kernel(&r, graph, executable, &node, r.another, 5));
+    CHECK_INT(0, r.cuda.copy_out(r.pinned, r.memory, N * sizeof(float), r.stream));
+    CHECK_INT(0, r.cuda.stream_wait(r.stream));
+    CHECK(((const float *)r.pinned)[2] == 2 && ((const float *)r.pinned)[3] == 0);
+    CHECK_INT(0, r.cuda.graph_launch(executable, r.stream));
+    CHECK_INT(0, r.cuda.copy_out(r.pinned, r.memory, N * sizeof(float), r.stream));
+    CHECK_INT(0, r.cuda.graph_exec_destroy(executable)); /* it runs to its end */
+    CHECK_INT(DL_CUDA_INVALID_VALUE, r.cuda.graph_launch(executable, r.stream));
+    CHECK_INT(0, r.cuda.stream_wait(r.stream));
+    CHECK(((const float *)r.pinned)[4] == 4 && ((const float *)r.pinned)[5] == 0);
+    CHECK_INT(0, r.cuda.graph_destroy(graph));
+    close_recorder(&r);
 }
 
 /* ---- faults of the driver */
@@ -265,4 +466,7 @@ TEST_MAIN(copies_keep_their_order_however_the_stream_works, host_cannot_touch_me
           kernel_that_is_right_runs_in_every_order, mistakes_of_kernels_are_found_and_named,
           missing_barrier_gives_other_results_in_another_order,
           warp_that_runs_ahead_gives_other_results_in_another_order,
+          work_that_a_capture_cannot_have_is_refused_and_invalidates_it,
+          captures_of_other_modes_or_inside_of_another_are_refused,
+          a_graph_that_runs_keeps_its_arguments_its_kernel_and_its_stream,
           fault_of_any_call_is_reported_once_and_nothing_hangs)

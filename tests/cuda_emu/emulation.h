@@ -20,6 +20,25 @@ extern emulated_index threadIdx, blockIdx, blockDim, gridDim;
 void emulated_barrier(bool warp, const char *file, int line);
 /* The value that another lane of the warp gave at the same line. */
 double emulated_exchange(double value, unsigned from_lane, const char *file, int line);
+/* Ends the process unless the mask has all lanes: no kernel needs others, and here all lanes wait.
+ */
+void emulated_check_mask(unsigned mask);
+
+static inline void emulated_warp_barrier(const char *file, int line, unsigned mask)
+{
+    emulated_check_mask(mask);
+    emulated_barrier(true, file, line);
+}
+static inline unsigned emulated_mask(unsigned mask = 0xffffffffu)
+{
+    return mask;
+}
+static inline double emulated_masked_exchange(unsigned mask, double value, unsigned from_lane,
+                                              const char *file, int line)
+{
+    emulated_check_mask(mask);
+    return emulated_exchange(value, from_lane, file, line);
+}
 
 /* fmaf without a call. The library's chooses an instruction at each start, so it cannot be inlined,
  * and took a sixth of a model's time. The result has the same bits. */
@@ -38,10 +57,11 @@ static inline float emulated_fmaf(float a, float b, float c)
 #define __forceinline__ inline
 #define __shared__      static __attribute__((section("emulated_shared")))
 #define __syncthreads() emulated_barrier(false, __FILE__, __LINE__)
-#define __syncwarp()    emulated_barrier(true, __FILE__, __LINE__)
+#define __syncwarp(...) emulated_warp_barrier(__FILE__, __LINE__, emulated_mask(__VA_ARGS__))
 /* float and double pass through a double unchanged. */
 #define __shfl_xor_sync(mask, value, lanes)                                                        \
-    ((decltype(value))emulated_exchange(value, (threadIdx.x % 32) ^ (lanes), __FILE__, __LINE__))
+    ((decltype(value))emulated_masked_exchange(mask, value, (threadIdx.x % 32) ^ (lanes),          \
+                                               __FILE__, __LINE__))
 
 struct emulated_kernel {
     const char *name;

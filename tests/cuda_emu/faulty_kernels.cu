@@ -62,6 +62,22 @@ DL_GPU_KERNEL(faulty_warp_sum, faulty_arguments)
     if (DL_GPU_INDEX < a.n) a.values[DL_GPU_INDEX] = sum;
 }
 
+/* Half of each warp alone: right on a card, and refused here. */
+DL_GPU_KERNEL(faulty_half_sum, faulty_arguments)
+{
+    float sum = (float)threadIdx.x;
+    if (threadIdx.x % 32 < 16)
+        for (unsigned lanes = 8; lanes; lanes /= 2)
+            sum += __shfl_xor_sync(0xffffu, sum, lanes);
+    if (DL_GPU_INDEX < a.n) a.values[DL_GPU_INDEX] = sum;
+}
+
+DL_GPU_KERNEL(faulty_half_barrier, faulty_arguments)
+{
+    if (threadIdx.x % 32 < 16) __syncwarp(0xffffu);
+    if (DL_GPU_INDEX < a.n) a.values[DL_GPU_INDEX] = 1;
+}
+
 /* A warp writes over what another may not have read yet: a barrier of the warp is no barrier of the
  * block. */
 DL_GPU_KERNEL(faulty_ahead, faulty_arguments)

@@ -84,6 +84,7 @@ enum {
     DL_CUDA_ILLEGAL_ADDRESS = 700,
     DL_CUDA_LAUNCH_FAILED = 719,
     DL_CUDA_CAPTURE_UNSUPPORTED = 900, /* work that a graph cannot have */
+    DL_CUDA_CAPTURE_INVALIDATED = 901, /* by such work before */
     DL_CUDA_CAPABILITY_MAJOR = 75,     /* attributes of a device */
     DL_CUDA_CAPABILITY_MINOR = 76,
     DL_CUDA_STREAM_NON_BLOCKING = 1, /* it does not wait for stream 0 */
