@@ -17,7 +17,7 @@ import ctypes
 import datetime
 import json
 import pickle
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 import torch
 
@@ -82,8 +82,9 @@ def _error_of(text: bytes) -> Error:
     """The error that a rank has written to the store, whose bytes are not to be executed."""
     try:
         name, words = json.loads(text)
-        kinds = [kind for kind in (*BY_STATUS.values(), OutOfMemoryError) if kind.__name__ == name]
-        return (kinds[0] if kinds else UnreachableError)(str(words))
+        kinds: Dict[str, Type[Error]] = {kind.__name__: kind for kind in BY_STATUS.values()}
+        kinds[OutOfMemoryError.__name__] = OutOfMemoryError
+        return kinds.get(str(name), UnreachableError)(str(words))
     except (ValueError, TypeError):
         return UnreachableError("the island has ended with an error that cannot be read")
 
