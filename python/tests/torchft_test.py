@@ -128,8 +128,19 @@ def manager(**arguments):
     return torchft.manager.Manager(**{**arguments, "port": 0})
 
 
+def one_at_a_time(function):
+    lock = threading.Lock()
+
+    def locked(*arguments):
+        with lock:
+            return function(*arguments)
+    return locked
+
+
 late = None
 trainer.Manager = manager
+# Its replicas are threads: each asks whether torch's default group is there, and then makes it.
+trainer.DiLoCoTrainer.setup_distributed = one_at_a_time(trainer.DiLoCoTrainer.setup_distributed)
 integration.EventInjector = Injector
 
 # Its recorded traces are not in the wheel: without them it computes what is expected.
