@@ -2,8 +2,6 @@
 save or a resume. Both ranks end with one error that names the rank, although neither process has ended,
 and a new start is bitwise. Skips itself (77) without torch."""
 import os
-import pathlib
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -21,6 +19,7 @@ except ImportError as error:
 import diloco
 from diloco import _copies, _island
 from late_device import NO_MEMORY, Late
+from ports import free_port
 
 OPTIONS = {"run.heartbeat": 0.05, "run.patience": 240}
 STEPS = 4  # of a run; two of a round
@@ -126,11 +125,6 @@ def rank(place, port, store):
     dist.barrier()
     dist.destroy_process_group()
     return calm, found
-
-
-def free_port():
-    script = pathlib.Path(__file__).parents[2] / "tests" / "free_port.py"
-    return int(subprocess.check_output([sys.executable, script]))
 
 
 class OneRankWithoutMemory(unittest.TestCase):

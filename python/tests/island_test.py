@@ -5,7 +5,6 @@ process group. Skips itself (77) without torch."""
 import datetime
 import os
 import pathlib
-import subprocess
 import sys
 import tempfile
 import threading
@@ -21,6 +20,7 @@ except ImportError as error:
     sys.exit(77)
 
 import diloco
+from ports import free_port
 
 OPTIONS = {"run.heartbeat": 0.05, "run.patience": 240}
 
@@ -193,11 +193,6 @@ def waiting_rank(place, port, store, mark):
                         group=dist.group.WORLD)
     finally:
         dist.destroy_process_group()
-
-
-def free_port():
-    script = pathlib.Path(__file__).parents[2] / "tests" / "free_port.py"
-    return int(subprocess.check_output([sys.executable, script]))
 
 
 class Islands(unittest.TestCase):

@@ -4,10 +4,8 @@ model does and resumes bitwise. A rank that fails or ends is one clear error on 
 Skips itself (77) without torch."""
 import multiprocessing
 import os
-import pathlib
 import pickle
 import signal
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -27,6 +25,7 @@ except ImportError as error:
 
 import diloco
 from diloco import _agree, _island
+from ports import free_port
 
 OPTIONS = {"run.heartbeat": 0.05, "run.patience": 240}
 STEPS, PAUSE = 9, 7  # of a run; where a first process stops, between two due points
@@ -254,11 +253,6 @@ def ending(rank, port, store, victim, pipe, n, is_sharded):
         pipe.send(f"torch: {error}")
     except diloco.UnreachableError as error:
         pipe.send(str(error))
-
-
-def free_port():
-    script = pathlib.Path(__file__).parents[2] / "tests" / "free_port.py"
-    return int(subprocess.check_output([sys.executable, script]))
 
 
 def launch(n, fn, store):

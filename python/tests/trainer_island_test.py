@@ -4,8 +4,6 @@ it (77) without torch or without both."""
 import importlib
 import logging
 import os
-import pathlib
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -22,6 +20,7 @@ except ImportError as error:
     sys.exit(77)
 
 import diloco
+from ports import free_port
 
 NEEDS = {"huggingface": ("transformers", "accelerate"), "lightning": ("lightning",)}
 OPTIONS = {"run.heartbeat": 0.05, "run.patience": 240}
@@ -119,11 +118,6 @@ def rank(place, port, store):
         found[trainer] = flat(p.detach() for p in model.parameters()), refused
     dist.destroy_process_group()
     return found
-
-
-def free_port():
-    script = pathlib.Path(__file__).parents[2] / "tests" / "free_port.py"
-    return int(subprocess.check_output([sys.executable, script]))
 
 
 class TwoRanks(unittest.TestCase):

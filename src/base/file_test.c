@@ -76,23 +76,32 @@ TEST(spans_are_written_in_sequence_and_replace_the_file)
     CHECK_INT(2, n_files());
 }
 
-TEST(a_failed_write_leaves_the_old_file_and_no_sibling)
+/* A write of `len` bytes, of which the system takes `most`, in the scratch folder. */
+static void check_cut_off(diloco_status (*write)(const char *, const dl_span *, size_t), size_t len,
+                          rlim_t most)
 {
-    folder = scratch_folder("2");
-    char big[8192] = {0};
+    unsigned char *bytes = calloc(1, len);
+    assert_non_null(bytes);
     write_text(at("f"), "old");
-    struct rlimit before, small = {4096, 4096};
+    struct rlimit before, small = {most, 0};
     CHECK_INT(0, getrlimit(RLIMIT_FSIZE, &before));
     small.rlim_max = before.rlim_max;
     void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
     CHECK_INT(0, setrlimit(RLIMIT_FSIZE, &small));
-    diloco_status status = dl_file_write(at("f"), &(dl_span){big, sizeof big}, 1);
+    const diloco_status status = write(at("f"), &(dl_span){bytes, len}, 1);
     CHECK_INT(0, setrlimit(RLIMIT_FSIZE, &before));
     signal(SIGXFSZ, handler);
     CHECK_STATUS(DILOCO_EIO, status);
     CHECK_CONTAINS("write", diloco_error_text());
     check_content(at("f"), "old");
     CHECK_INT(1, n_files());
+    free(bytes);
+}
+
+TEST(a_failed_write_leaves_the_old_file_and_no_sibling)
+{
+    folder = scratch_folder("2");
+    check_cut_off(dl_file_write, 8192, 4096);
 
     CHECK_OK(dl_dir_make(at("taken"))); /* a rename that cannot be */
     CHECK_STATUS(DILOCO_EIO, dl_file_write(at("taken"), NULL, 0));
@@ -133,27 +142,11 @@ TEST(a_large_file_is_written_once_and_whole)
     free(bytes);
 }
 
-/* The system takes a part of the piece that crosses the limit, and not to a block's end. */
+/* The system takes a part of the second piece, and not to a block's end. */
 TEST(a_large_write_that_fails_leaves_the_old_file)
 {
-    enum { LEN = 20 << 20 };
     folder = scratch_folder("10");
-    unsigned char *bytes = calloc(1, LEN);
-    assert_non_null(bytes);
-    write_text(at("f"), "old");
-    struct rlimit before, small = {(6 << 20) + 100, 0};
-    CHECK_INT(0, getrlimit(RLIMIT_FSIZE, &before));
-    small.rlim_max = before.rlim_max;
-    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
-    CHECK_INT(0, setrlimit(RLIMIT_FSIZE, &small));
-    const diloco_status status = dl_file_write_once(at("f"), &(dl_span){bytes, LEN}, 1);
-    CHECK_INT(0, setrlimit(RLIMIT_FSIZE, &before));
-    signal(SIGXFSZ, handler);
-    CHECK_STATUS(DILOCO_EIO, status);
-    CHECK_CONTAINS("write", diloco_error_text());
-    check_content(at("f"), "old");
-    CHECK_INT(1, n_files());
-    free(bytes);
+    check_cut_off(dl_file_write_once, 20 << 20, (6 << 20) + 100);
 }
 
 TEST(a_full_disk_is_named_so)
