@@ -78,30 +78,27 @@ void dl_lister_destroy(dl_exec *x)
 
 /* ---- known results of checks -------------------------------------------------------------- */
 
-/* The result is never 0. Returns a 64-bit hash of the object's key. A collision would make a valid
+/* The result is never 0. Returns a 64-bit hash of an object's key. A collision would make a valid
  * object look forged; at a full table its chance is about 2^-46. */
-static uint64_t hash_of(const dl_lister *l, const dl_listed *o)
+static uint64_t hash_of(const dl_lister *l, const char *key)
 {
-    dl_key key;
-    dl_key_contribution(key, o->entry, &o->generation);
     return dl_hash_seeded(key, strlen(key), l->seed) | 1;
 }
 
-/* Returns its place in `forged`, or the free place for it. Open addressing with linear steps. At
- * most three quarters of the table are used, so a search ends. */
-static uint64_t *forged_place(const dl_lister *l, const dl_listed *o)
+/* Returns the hash's place in `forged`, or the free place for it. Open addressing with linear
+ * steps. At most three quarters of the table are used, so a search ends. */
+static uint64_t *forged_place(const dl_lister *l, uint64_t hash)
 {
-    const uint64_t hash = hash_of(l, o);
     size_t at = (size_t)(hash >> (64 - FORGED_BITS));
     while (l->forged[at] && l->forged[at] != hash)
         at = (at + 1) % FORGED_CAP;
     return &l->forged[at];
 }
 
-/* Without forged ones, which is the usual case, the key needs no formatting. */
-static bool is_forged(const dl_lister *l, const dl_listed *o)
+/* Without forged ones, which is the usual case, nothing is hashed. */
+static bool is_forged(const dl_lister *l, const char *key)
 {
-    return l->n_forged && *forged_place(l, o);
+    return l->n_forged && *forged_place(l, hash_of(l, key));
 }
 
 static void forget_forged(dl_lister *l)
@@ -114,10 +111,13 @@ static void forget_forged(dl_lister *l)
  * an attacker creates. */
 static void remember_forged(dl_lister *l, const dl_listed *o)
 {
+    dl_key key;
+    dl_key_contribution(key, o->entry, &o->generation);
     if (l->n_forged == FORGED_MAX) forget_forged(l);
-    uint64_t *place = forged_place(l, o);
+    const uint64_t hash = hash_of(l, key);
+    uint64_t *place = forged_place(l, hash);
     l->n_forged += *place == 0;
-    *place = hash_of(l, o);
+    *place = hash;
 }
 
 void dl_exec_note_forged(dl_exec *x, uint64_t entry, const dl_generation *generation)
@@ -286,13 +286,13 @@ static bool keep(candidates *c, const dl_listed *o)
 
 /* Lists an object whose signature was checked, or keeps it for a check. Returns false if it is
  * ignored. */
-static bool take_or_keep(dl_exec *x, const dl_listed *o, bool named)
+static bool take_or_keep(dl_exec *x, const dl_listed *o, const char *key, bool named)
 {
     dl_lister *l = x->collect.lister;
     const dl_generation *known = known_of(l, o->generation.replica);
     if (x->a.run->identity.policy == DL_CLOSED && !dl_exec_is_named(x, &o->generation))
         return false;
-    if (is_forged(l, o)) return false;
+    if (is_forged(l, key)) return false;
     if (dl_generation_equal(&o->generation, &x->a.self) ||
         (known && dl_generation_equal(&o->generation, known)))
         return take(x, o, named);
@@ -308,8 +308,8 @@ static diloco_status found_contribution(void *context, const char *key, size_t l
     if (!dl_key_parse_contribution(&o.entry, &o.generation, key)) return DILOCO_OK;
     if (x->mode->is_of_use && !x->mode->is_of_use(x, &o)) return DILOCO_OK;
     const bool named = has_places(x, &o.generation);
-    const bool taken = x->ring ? take_or_keep(x, &o, named)
-                               : !is_forged(x->collect.lister, &o) && take(x, &o, named);
+    const bool taken = x->ring ? take_or_keep(x, &o, key, named)
+                               : !is_forged(x->collect.lister, key) && take(x, &o, named);
     x->collect.lister->n_passed_over += !taken;
     return DILOCO_OK;
 }

@@ -130,6 +130,22 @@ static size_t find(const place *p, const char *key, bool *there)
     return low;
 }
 
+/* The number of keys up to the last one with that prefix, if the first one is at `from` or later.
+ */
+static size_t end_of(const place *p, const char *prefix, size_t from)
+{
+    const size_t len = strlen(prefix);
+    size_t low = from, high = p->n;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (strncmp(p->objects[middle]->key, prefix, len) <= 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
 /* An object that a reader still holds survives its removal. */
 static void unref(object *o)
 {
@@ -263,14 +279,14 @@ typedef struct batch {
 /* Holds the first objects with that prefix from `key` on, or after it. */
 static void hold(batch *b, place *p, const char *prefix, const char *key, bool behind)
 {
-    const size_t len = strlen(prefix);
     bool there;
     b->n = 0;
     pthread_mutex_lock(&p->lock);
     b->n_changes = p->n_changes;
-    for (size_t at = find(p, key, &there) + (there && behind);
-         b->n < BATCH && at < p->n && !strncmp(p->objects[at]->key, prefix, len); at++) {
-        if (at + FETCHED_AHEAD < p->n) __builtin_prefetch(p->objects[at + FETCHED_AHEAD]->key);
+    size_t at = find(p, key, &there);
+    at += there && behind;
+    for (const size_t end = end_of(p, prefix, at); b->n < BATCH && at < end; at++) {
+        if (at + FETCHED_AHEAD < end) __builtin_prefetch(p->objects[at + FETCHED_AHEAD]->key);
         p->objects[at]->refs++;
         b->at[b->n++] = p->objects[at];
     }
@@ -300,10 +316,11 @@ static diloco_status mem_list(void *self, const char *prefix, const char *after,
         hold(&b, m->place, prefix, key, behind);
         bool changed = false;
         for (size_t i = 0; i < b.n && !status && !changed; i++) {
-            strcpy(key, b.at[i]->key);
+            const object *o = b.at[i];
             status = dl_store_check(m->aborted, until, prefix);
-            if (!status) status = found(context, key, b.at[i]->len);
+            if (!status) status = found(context, o->key, o->len);
             changed = m->place->n_changes != b.n_changes;
+            if (changed || i + 1 == b.n) strcpy(key, o->key);
         }
         release(&b, m->place);
         if (status || (b.n < BATCH && !changed)) return status;

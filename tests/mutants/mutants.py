@@ -58,9 +58,9 @@ MUTANTS = [
     Mutant("junk_fences", "P6", "an unsigned object at a replica's own name fences it", [
         ("src/exchange/contribute.c", "    if (!signed_by_us)\n", "    if (!signed_by_us && store == NULL)\n")], first=41),
     Mutant("any_later_life", "P6", "an object with the name of a later generation counts, signed or not", [
-        ("src/exchange/listing.c", """x->ring ? take_or_keep(x, &o, named)
-                               : !is_forged(x->collect.lister, &o) && take(x, &o, named);""",
-         "x->ring && !named ? take_or_keep(x, &o, named) : take(x, &o, named);")]),
+        ("src/exchange/listing.c", """x->ring ? take_or_keep(x, &o, key, named)
+                               : !is_forged(x->collect.lister, key) && take(x, &o, named);""",
+         "x->ring && !named ? take_or_keep(x, &o, key, named) : take(x, &o, named);")]),
     Mutant("long_entry", "P7", "an object that is too long for an entry makes its reader fail", [
         ("src/log/entry.c", "return status == DILOCO_EPROTO ? DILOCO_OK : status;", "return status;")]),
     Mutant("any_result", "P7", "a commit is applied although its result does not follow from its members", [
