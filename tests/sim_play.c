@@ -190,6 +190,13 @@ static void rejoin(replica *r)
     sim_begin_machine(r, false);
 }
 
+/* Of more than 64 replicas each looks less often. Otherwise most of the simulation's time is for
+ * looks at a store where nothing has changed. */
+static double stretched(const sim *s, double pause)
+{
+    return pause * fmax(1, fmin((double)s->n / 64, 4));
+}
+
 /* Until a change event, or, with a store without these, until it looks again: less and less often
  * while nothing comes. The machine wants to look at least twice a second; a driver that is late may
  * cost time, and nothing else. */
@@ -200,7 +207,8 @@ static double waiting(replica *r)
     if (r->wait.until_n != r->request.entry) r->wait.n = 0;
     r->wait.until_n = r->request.entry;
     const double pause = fmin(0.05 * (double)(1 << (r->wait.n < 6 ? r->wait.n++ : 6)), 2);
-    const double longest = r->wait.told ? sim_uniform(s, 1, 6) : pause * sim_uniform(s, 0.5, 1.5);
+    const double longest =
+        stretched(s, r->wait.told ? sim_uniform(s, 1, 6) : pause * sim_uniform(s, 0.5, 1.5));
     return until < 0.49 ? fmin(until, longest) : longest;
 }
 
