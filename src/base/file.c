@@ -204,18 +204,15 @@ static diloco_status sync_parent(const char *path)
     return dl_dir_sync(parent);
 }
 
-typedef diloco_status (*write_fn)(int fd, const dl_span *spans, size_t n, const char *name);
-
 /* The order gives the promise: bytes on disk, then the name, then the folder. A crash at any point
  * leaves the old file or the new one under the name. */
-static diloco_status write_beside(const char *path, const dl_span *spans, size_t n_spans,
-                                  write_fn write_all)
+diloco_status dl_file_write_beside(const char *path, dl_file_fill_fn fill, void *context)
 {
     char sibling[PATH_MAX];
     int fd = open_sibling(sibling, sizeof sibling, path);
     if (fd < 0) return dl_fail_errno(errno, "create a file beside", path);
 
-    diloco_status status = write_all(fd, spans, n_spans, path);
+    diloco_status status = fill(context, fd, path);
     if (!status && fsync(fd)) status = dl_fail_errno(errno, "sync", path);
     if (close(fd) && !status) status = dl_fail_errno(errno, "close", path);
     if (!status && rename(sibling, path)) status = dl_fail_errno(errno, "rename into", path);
@@ -226,79 +223,20 @@ static diloco_status write_beside(const char *path, const dl_span *spans, size_t
     return sync_parent(path);
 }
 
-diloco_status dl_file_write(const char *path, const dl_span *spans, size_t n_spans)
+typedef struct spans {
+    const dl_span *at;
+    size_t n;
+} spans;
+
+static diloco_status fill_with_spans(void *context, int fd, const char *name)
 {
-    return write_beside(path, spans, n_spans, dl_fd_write);
+    const spans *all = context;
+    return dl_fd_write(fd, all->at, all->n, name);
 }
 
-/* ---- writing past the system's cache */
-
-/* Memory, length and place of a direct write are multiples of a disk's block. */
-enum { BLOCK = 4096, PIECE = 4 << 20, DIRECT_MIN = 4 * PIECE };
-
-typedef struct direct {
-    int fd;
-    const char *name;     /* for errors */
-    unsigned char *piece; /* [PIECE] */
-    size_t len;           /* bytes in it */
-} direct;
-
-/* A piece that a file system or a disk refuses to take directly goes through the cache, like the
- * rest of one that was written in part. */
-static diloco_status write_piece(const direct *d)
+diloco_status dl_file_write(const char *path, const dl_span *at, size_t n)
 {
-    size_t done = 0;
-    if (d->len % BLOCK == 0) {
-        ssize_t n;
-        do
-            n = write(d->fd, d->piece, d->len);
-        while (n < 0 && errno == EINTR);
-        if (n < 0 && errno != EINVAL) return dl_fail_errno(errno, "write", d->name);
-        done = n < 0 ? 0 : (size_t)n;
-        if (done == d->len) return DILOCO_OK;
-    }
-    if (fcntl(d->fd, F_SETFL, 0)) return dl_fail_errno(errno, "write", d->name);
-    return dl_fd_write(d->fd, &(dl_span){d->piece + done, d->len - done}, 1, d->name);
-}
-
-static diloco_status write_pieces(direct *d, const dl_span *spans, size_t n_spans)
-{
-    for (size_t i = 0; i < n_spans; i++) {
-        const unsigned char *from = spans[i].data;
-        for (size_t left = spans[i].len; left > 0;) {
-            const size_t n = dl_size_min(left, PIECE - d->len);
-            memcpy(d->piece + d->len, from, n);
-            from += n;
-            left -= n;
-            d->len += n;
-            if (d->len < PIECE) continue;
-            DL_TRY(write_piece(d));
-            d->len = 0;
-        }
-    }
-    return d->len ? write_piece(d) : DILOCO_OK;
-}
-
-/* Without memory for a piece, or on a file system that always uses the cache (tmpfs), it is a
- * plain write. */
-static diloco_status write_directly(int fd, const dl_span *spans, size_t n_spans, const char *name)
-{
-    void *piece = NULL;
-    direct d = {.fd = fd, .name = name};
-    if (dl_spans_len(spans, n_spans) < DIRECT_MIN || posix_memalign(&piece, BLOCK, PIECE) ||
-        fcntl(fd, F_SETFL, O_DIRECT)) {
-        free(piece);
-        return dl_fd_write(fd, spans, n_spans, name);
-    }
-    d.piece = piece;
-    const diloco_status status = write_pieces(&d, spans, n_spans);
-    free(piece);
-    return status;
-}
-
-diloco_status dl_file_write_once(const char *path, const dl_span *spans, size_t n_spans)
-{
-    return write_beside(path, spans, n_spans, write_directly);
+    return dl_file_write_beside(path, fill_with_spans, &(spans){at, n});
 }
 
 /* The name is removed before the space is taken, so a process that is killed leaves nothing. */

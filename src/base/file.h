@@ -29,11 +29,30 @@ DL_MUST_CHECK diloco_status dl_file_each_line(const char *path, size_t most, dl_
  * is as it was and the sibling is gone. */
 DL_MUST_CHECK diloco_status dl_file_write(const char *path, const dl_span *spans, size_t n_spans);
 
-/* The same for a file that is seldom read again. A large one bypasses the system's cache where the
- * file system allows that, which takes a fraction of the processor time and no memory of the cache.
- * Allocates up to 4 MB; if that fails, it writes as dl_file_write does. */
+/* The same for bytes that `fill` writes to the descriptor. `name` is for its errors. */
+typedef diloco_status (*dl_file_fill_fn)(void *context, int fd, const char *name);
+DL_MUST_CHECK diloco_status dl_file_write_beside(const char *path, dl_file_fill_fn fill,
+                                                 void *context);
+
+/* Functions that look at the bytes of a file while they are written; either may be NULL.
+ *   see  gets all bytes, span by span in order, at most DL_FILE_SEEN of them at a time. An error of
+ *        it ends the write.
+ *   end  follows the last of them. It may change the first DL_FILE_SEEN bytes of the first span, as
+ *        for a digest: they are written last. */
+enum { DL_FILE_SEEN = 1 << 18 };
+typedef struct dl_file_viewer {
+    diloco_status (*see)(void *context, size_t span, size_t from, size_t len);
+    void (*end)(void *context);
+    void *context;
+} dl_file_viewer;
+
+/* Does the same for a large file that is seldom read again, such as a checkpoint (file_once.c). One
+ * of 16 MB or more bypasses the system's cache where the file system allows that, which takes a
+ * fraction of the processor time and no memory of the cache. One thread copies the bytes to pieces,
+ * and another writes these. Allocates up to 6 MB; if that fails, it writes as dl_file_write does.
+ * `viewer` may be NULL. */
 DL_MUST_CHECK diloco_status dl_file_write_once(const char *path, const dl_span *spans,
-                                               size_t n_spans);
+                                               size_t n_spans, const dl_file_viewer *viewer);
 
 /* Write all spans to a descriptor, through short writes and EINTR. */
 DL_MUST_CHECK diloco_status dl_fd_write(int fd, const dl_span *spans, size_t n_spans,

@@ -115,6 +115,11 @@ static void fill(unsigned char *bytes, size_t len)
         bytes[i] = (unsigned char)((i * 2654435761u) >> 13);
 }
 
+static diloco_status write_once(const char *path, const dl_span *spans, size_t n)
+{
+    return dl_file_write_once(path, spans, n, NULL);
+}
+
 TEST(a_large_file_is_written_once_and_whole)
 {
     enum {
@@ -130,13 +135,13 @@ TEST(a_large_file_is_written_once_and_whole)
     for (size_t cut = 0; cut < 2; cut++) { /* the second file ends with a block */
         const size_t len = LEN - cut * 3;
         const dl_span some[] = {spans[0], spans[1], spans[2], {spans[3].data, len - 5000004}};
-        CHECK_OK(dl_file_write_once(at("f"), some, 4));
+        CHECK_OK(write_once(at("f"), some, 4));
         CHECK_OK(dl_map_open(&map, at("f")));
         CHECK_INT(len, map.len);
         assert_memory_equal(bytes, map.data, len);
         dl_map_close(&map);
     }
-    CHECK_OK(dl_file_write_once(at("f"), &(dl_span){"short", 5}, 1));
+    CHECK_OK(write_once(at("f"), &(dl_span){"short", 5}, 1));
     check_content(at("f"), "short");
     CHECK_INT(1, n_files());
     free(bytes);
@@ -146,7 +151,67 @@ TEST(a_large_file_is_written_once_and_whole)
 TEST(a_large_write_that_fails_leaves_the_old_file)
 {
     folder = scratch_folder("10");
-    check_cut_off(dl_file_write_once, 20 << 20, (6 << 20) + 100);
+    check_cut_off(write_once, 20 << 20, (6 << 20) + 100);
+}
+
+/* It has seen `n` bytes, and refuses the one at `refuses`. */
+typedef struct onlooker {
+    unsigned char *bytes;
+    const dl_span *spans;
+    size_t n, refuses;
+} onlooker;
+
+static diloco_status see(void *context, size_t span, size_t from, size_t len)
+{
+    onlooker *o = context;
+    CHECK(len > 0 && len <= DL_FILE_SEEN);
+    CHECK(o->bytes + o->n == (const unsigned char *)o->spans[span].data + from);
+    if (o->refuses - o->n < len) return dl_fail(DILOCO_ENUMERIC, "byte %zu", o->refuses);
+    o->n += len;
+    return DILOCO_OK;
+}
+
+static void see_end(void *context)
+{
+    onlooker *o = context;
+    memcpy(o->bytes, "end", 3);
+}
+
+static void check_seen(unsigned char *bytes, size_t len)
+{
+    const dl_span spans[] = {{bytes, 10},
+                             {bytes + 10, len / 3},
+                             {bytes + 10 + len / 3, 0},
+                             {bytes + 10 + len / 3, len - 10 - len / 3}};
+    onlooker o = {bytes, spans, 0, SIZE_MAX};
+    const dl_file_viewer viewer = {see, see_end, &o};
+    dl_map map;
+    fill(bytes, len);
+    CHECK_OK(dl_file_write_once(at("f"), spans, 4, &viewer));
+    CHECK_INT(len, o.n);
+    CHECK_INT(0, memcmp(bytes, "end", 3));
+    CHECK_OK(dl_map_open(&map, at("f")));
+    CHECK_INT(len, map.len);
+    assert_memory_equal(bytes, map.data, len);
+    dl_map_close(&map);
+    write_text(at("f"), "old");
+    o.n = 0;
+    o.refuses = len - 1;
+    CHECK_STATUS(DILOCO_ENUMERIC, dl_file_write_once(at("f"), spans, 4, &viewer));
+    check_content(at("f"), "old");
+    CHECK_INT(1, n_files());
+}
+
+/* Small files go through the cache. The last one is of whole pieces. */
+TEST(all_bytes_are_seen_before_the_first_ones_are_written)
+{
+    static const size_t lens[] = {300000, (17 << 20) + 4099, 20 << 20};
+    folder = scratch_folder("11");
+    unsigned char *bytes = malloc(20 << 20);
+    assert_non_null(bytes);
+    for (size_t i = 0; i < 3; i++)
+        check_seen(bytes, lens[i]);
+    free(bytes);
 }
 
 TEST(a_full_disk_is_named_so)
@@ -261,6 +326,7 @@ TEST(a_name_without_a_folder_is_written_here)
 
 TEST_MAIN(spans_are_cut_across_their_borders, spans_are_written_in_sequence_and_replace_the_file,
           a_large_file_is_written_once_and_whole, a_large_write_that_fails_leaves_the_old_file,
+          all_bytes_are_seen_before_the_first_ones_are_written,
           a_failed_write_leaves_the_old_file_and_no_sibling, a_full_disk_is_named_so,
           missing_folders_and_files_are_named_so, reading_appends_up_to_the_maximum_and_not_beyond,
           a_file_without_a_size_is_read_to_its_end, a_map_shows_the_file,

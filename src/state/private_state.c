@@ -311,19 +311,31 @@ static diloco_status check_finite(const dl_st_tensor *part, const float *values,
                    part->name, from + bad, (double)values[from + bad]);
 }
 
-/* A block is hashed while the processor's cache has it. */
-static diloco_status check_and_hash(dl_digest_stream *stream, const dl_local_file *file, size_t i)
+/* A file that is being written, and its digest so far. */
+typedef struct digested {
+    dl_local_file *file;
+    dl_digest_stream stream;
+} digested;
+
+/* Bytes are checked and hashed while the processor's cache has them. Span 0 is the header. */
+static diloco_status check_and_hash(void *context, size_t span, size_t from, size_t len)
 {
-    enum { STEP = 1 << 18 };
-    const dl_st_tensor *part = &file->parts[i];
-    const dl_span *of = &file->spans[1 + i];
-    const bool floats = !file->privates[i] && strcmp(part->dtype, "F32") == 0;
-    for (size_t at = 0, n; at < of->len; at += n) {
-        n = dl_size_min(of->len - at, STEP);
-        if (floats) DL_TRY(check_finite(part, of->data, at / sizeof(float), n / sizeof(float)));
-        dl_digest_add(stream, (const unsigned char *)of->data + at, n);
-    }
+    digested *d = context;
+    const dl_local_file *file = d->file;
+    const dl_st_tensor *part = span ? &file->parts[span - 1] : NULL;
+    const void *data = file->spans[span].data;
+    if (part && !file->privates[span - 1] && strcmp(part->dtype, "F32") == 0)
+        DL_TRY(check_finite(part, data, from / sizeof(float), len / sizeof(float)));
+    dl_digest_add(&d->stream, (const unsigned char *)data + from, len);
     return DILOCO_OK;
+}
+
+static void write_digits(void *context)
+{
+    digested *d = context;
+    char hex[DL_HASH_HEX + 1];
+    dl_hash_to_hex(hex, dl_digest_end(&d->stream));
+    memcpy(d->file->header.data + DIGITS_AT, hex, DL_HASH_HEX);
 }
 
 /* Hashes all parts, writes the digits into the header, and replaces the file atomically
@@ -331,16 +343,11 @@ static diloco_status check_and_hash(dl_digest_stream *stream, const dl_local_fil
  * full; then the old file is unchanged. */
 static diloco_status write_file(const char *path, dl_local_file *file)
 {
-    dl_digest_stream stream;
-    char hex[DL_HASH_HEX + 1];
+    digested d = {.file = file};
     memcpy(file->header.data + DIGITS_AT, zeros, DL_HASH_HEX); /* again after an error */
-    dl_digest_begin(&stream);
-    dl_digest_add(&stream, file->spans[0].data, file->spans[0].len);
-    for (size_t i = 0; i < file->n_parts; i++)
-        DL_TRY(check_and_hash(&stream, file, i));
-    dl_hash_to_hex(hex, dl_digest_end(&stream));
-    memcpy(file->header.data + DIGITS_AT, hex, DL_HASH_HEX);
-    return dl_file_write_once(path, file->spans, file->n_parts + 1);
+    dl_digest_begin(&d.stream);
+    const dl_file_viewer viewer = {check_and_hash, write_digits, &d};
+    return dl_file_write_once(path, file->spans, file->n_parts + 1, &viewer);
 }
 
 diloco_status dl_local_write_file(const dl_local *local, dl_local_file *file)
