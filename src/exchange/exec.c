@@ -155,6 +155,8 @@ static void layout(dl_exec *x, dl_arena *arena)
     x->upload.spans = DL_ARENA_ARRAY(arena, dl_span, 3);
 }
 
+enum { LENT_MORE = 1 << 20 }; /* bytes of tables beside moments, such as options as text */
+
 /* In the order of fragments, and of regions within a fragment. */
 static void list_local_tensors(dl_exec *x)
 {
@@ -202,6 +204,17 @@ static size_t room_for_seen(size_t max_members, size_t n_rosters)
     return dl_size_max(8 * max_members, 2 * awaited + DL_EXEC_SEEN_OTHER);
 }
 
+/* `next` may be lent if it is in memory, is one piece, and no entry is computed between a due point
+ * and the upload of its contribution. Returns the bytes that it should have. A much larger copy of
+ * the state would cost more than it saves. */
+static size_t lent_len(dl_exec *x, const dl_outer *outer)
+{
+    const size_t len = dl_state_bytes(&x->a.run->manifest, outer, 1);
+    x->lending.possible = x->a.beside && x->capture.n == 1 && x->mode->may_share_next &&
+                          x->a.n_copies == 2 && n_fragments(x) == 1 && !x->a.offload_dir;
+    return x->lending.possible && x->a.lent_len <= len + len / 16 + LENT_MORE ? x->a.lent_len : 0;
+}
+
 /* The order matters: forms give the sizes of payloads, and the schedule gives the number of
  * captures. Both precede the layout. The topology comes last, because it needs slots and forms.
  * After an error dl_exec_destroy releases what exists. */
@@ -229,8 +242,14 @@ static diloco_status take_memory(dl_exec *x)
     DL_TRY(dl_exec_prepare_device(x));
     const dl_outer *outer = dl_outer_of(&x->a.run->config);
     if (!outer) return dl_no_row("outer optimizer", x->a.run->config.outer_optimizer);
-    DL_TRY(dl_state_init_on_disk(&x->state, &x->a.run->manifest, outer, x->a.max_members,
-                                 x->a.n_copies, ahead, x->a.offload_dir));
+    const dl_state_args state = {.manifest = &x->a.run->manifest,
+                                 .outer = outer,
+                                 .max_members = x->a.max_members,
+                                 .n_copies = x->a.n_copies,
+                                 .ahead = ahead,
+                                 .folder = x->a.offload_dir,
+                                 .copy_len = lent_len(x, outer)};
+    DL_TRY(dl_state_init_as(&x->state, &state));
     DL_TRY(dl_state_assign_data(&x->state, &x->a.run->config, &x->schedule, x->a.max_members));
     DL_TRY(dl_fetchers_create(x));
     DL_TRY(dl_lister_create(x));
@@ -250,6 +269,8 @@ diloco_status dl_exec_create(dl_exec **out, const dl_exec_args *args)
     if (!x) return dl_fail(DILOCO_ENOMEM, "out of memory for the exchange");
     x->a = *args;
     x->collect.n_slots = 2 * args->max_members;
+    pthread_mutex_init(&x->lending.lock, NULL);
+    dl_cond_init(&x->lending.changed);
     dl_buf_init(&x->text, DL_ENTRY_TEXT_MAX);
 
     diloco_status status = dl_entry_init(&x->entry, args->max_members);
@@ -287,6 +308,8 @@ void dl_exec_destroy(dl_exec *x)
     dl_packer_destroy(x->packer);
     dl_outer_scratch_destroy(x->apply.scratch);
     dl_state_deinit(&x->state);
+    pthread_cond_destroy(&x->lending.changed);
+    pthread_mutex_destroy(&x->lending.lock);
     dl_buf_deinit(&x->text);
     dl_entry_deinit(&x->entry);
     dl_arena_deinit(&x->arena);
@@ -430,6 +453,7 @@ static diloco_status do_compute(dl_exec *x, const dl_request *request, dl_reply 
     dl_fragment_state *now = &x->state.now[request->fragment];
     dl_fragment_state *next = x->a.n_copies > 1 ? &x->state.next[request->fragment] : now;
     const dl_time began = dl_clock_now();
+    if (next != now) dl_exec_use_next(x);
     if (request->step.draft->commit)
         DL_TRY(compute(x, next, request));
     else
@@ -466,6 +490,7 @@ static diloco_status do_swap(dl_exec *x, const dl_request *request, dl_reply *re
 {
     (void)reply, (void)until;
     if (x->a.n_copies > 1) dl_state_swap(&x->state, (int)request->fragment);
+    dl_exec_free_next(x);
     if (request->swap.counted) dl_exec_settle(x, request);
     if (x->a.beside) dl_state_put_out(&x->state, (int)request->fragment); /* until it is adopted */
     return DILOCO_OK;
@@ -507,6 +532,7 @@ static diloco_status do_rejoin(dl_exec *x, const dl_request *request, dl_reply *
     bool collected;
     const uint64_t before = x->apply.loaded ? x->state.control.entry : request->entry;
     (void)reply;
+    dl_exec_free_next(x);
     if (!x->capture.unpacked) dl_exec_forget(x);
     if (x->apply.loaded) x->collect.disputed = x->state.control.entry + 2;
     collected = false;

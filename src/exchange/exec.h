@@ -36,6 +36,7 @@ typedef struct dl_exec_args {
     int n_copies;            /* of the state: 2 for a replica that commits */
     const dl_signer *signer; /* NULL: the run has no keys, or this is a reader */
     bool beside;             /* the trainer calls from another thread than dl_exec_do */
+    size_t lent_len;         /* bytes that dl_exec_lend should lend, if that costs little */
     int n_fetchers;          /* contributions read at a time, each with its own handle; 0: one */
     dl_peers *peers;         /* NULL: everything is read from the store */
     /* Waits until the private state that a contribution to the entry needs is durable (PROTOCOL
@@ -61,6 +62,16 @@ size_t dl_exec_later(const dl_exec *exec);
 /* Returns the current generation of this replica. A CONTRIBUTE may have claimed a later one (P6).
  * Call it from the thread that calls dl_exec_do. */
 dl_generation dl_exec_self(const dl_exec *exec);
+
+/* ---- lending.c ----
+ *
+ * Memory of the exchange that has no values between entries. dl_exec_lendable returns its bytes, or
+ * 0 if the memory is always in use. dl_exec_lend returns it, aligned to 64 bytes. It returns NULL
+ * if the exchange uses it until the time `until`. Until dl_exec_give_back, which may be called
+ * without a loan, the exchange computes no entry. Any thread. */
+size_t dl_exec_lendable(const dl_exec *exec);
+void *dl_exec_lend(dl_exec *exec, dl_time until);
+void dl_exec_give_back(dl_exec *exec);
 
 /* ---- the trainer's side: capture.c ---- */
 

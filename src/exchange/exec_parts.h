@@ -11,6 +11,7 @@
 #include "protocol/judge.h"
 #include "state/collection.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #define DL_ELEMENT_BOUND 1e18f /* so that no sum or product of elements overflows */
@@ -222,6 +223,19 @@ typedef struct dl_apply_part {
     atomic_bool computed; /* an entry, so all arrays are in memory */
 } dl_apply_part;
 
+/* The use of the state's free copy, `next` (lending.c). `lock` guards `use`. */
+typedef enum dl_next_use { DL_NEXT_FREE, DL_NEXT_USED, DL_NEXT_LENT } dl_next_use;
+typedef struct dl_lending {
+    bool possible;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    dl_next_use use;
+} dl_lending;
+
+/* lending.c: waits until `next` is not lent, and uses it; and ends that use. */
+void dl_exec_use_next(dl_exec *x);
+void dl_exec_free_next(dl_exec *x);
+
 /* The differences between the modes of a run (exec_mode.c). */
 typedef struct dl_exec_mode {
     bool keeps_in_flight; /* captures in flight are saved, and a resume continues with them */
@@ -256,6 +270,7 @@ struct dl_exec {
     dl_collect_part collect;
     dl_combine_part combine;
     dl_apply_part apply;
+    dl_lending lending;
 };
 
 /* capture.c: returns the capture of an entry, or NULL. */

@@ -23,10 +23,14 @@ enum { DL_NO_FRAGMENT = -1 };
  * is called without the lock, before `copy`, which copies the rest, except the tensors of a
  * fragment that is captured next (DL_NO_FRAGMENT: none). `rest` copies those that the capture has
  * not copied. `copy` and `rest` are called between dl_driver_hold and dl_driver_release. `write`
- * writes the slot, on another thread. has_room: whether there is memory for a slot. */
+ * writes the slot, on another thread. has_room: whether there is memory for a slot. `begin`
+ * precedes the other calls for a slot: false if its memory is in use otherwise. `end` follows them,
+ * on any thread. */
 typedef struct dl_driver_saves {
     diloco_status (*save)(void *user);
     bool (*has_room)(void *user, int slot);
+    bool (*begin)(void *user, int slot);
+    void (*end)(void *user, int slot);
     diloco_status (*pull)(void *user);
     diloco_status (*fill)(void *user, int slot);
     diloco_status (*copy)(void *user, int slot, int fragment);

@@ -112,6 +112,12 @@ static int captured_with_copy(const dl_driver *d, uint64_t entry)
     return (int)dl_schedule_fragment(s, entry, dl_state_commits(dl_exec_state(d->a.exec)));
 }
 
+static diloco_status save_and_capture(dl_driver *d, uint64_t entry)
+{
+    DL_TRY(save(d));
+    return take_now(d, entry);
+}
+
 /* Copies the local state, captures, and lets the saver write the copy. Pieces that the trainer puts
  * together are filled without the lock. Moments of a device take long, and the exchange needs the
  * lock meanwhile. The facts are those before the capture. The saver begins after the capture, which
@@ -123,6 +129,10 @@ static diloco_status capture_and_save(dl_driver *d, uint64_t entry)
     DL_TRY(find_room(d));
     DL_TRY(d->a.saves.pull(d->a.user));
     const int slot = dl_saver_take(d->saver);
+    if (!d->a.saves.begin(d->a.user, slot)) {
+        dl_saver_cancel(d->saver);
+        return save_and_capture(d, entry);
+    }
     diloco_status status = d->a.saves.fill(d->a.user, slot);
     dl_driver_lock(d);
     if (!status) status = d->a.saves.copy(d->a.user, slot, captured_with_copy(d, entry));
@@ -159,9 +169,9 @@ diloco_status dl_driver_save_and_capture(dl_driver *d, uint64_t entry)
 {
     const bool saves = save_is_due(d, entry);
     if (saves && d->saver && d->thread.beside && can_copy(d)) return capture_and_save(d, entry);
-    if (saves && d->thread.beside) DL_TRY(save(d));
+    if (saves && d->thread.beside) return save_and_capture(d, entry);
     DL_TRY(take_now(d, entry));
-    return saves && !d->thread.beside ? save(d) : DILOCO_OK;
+    return saves ? save(d) : DILOCO_OK;
 }
 
 static diloco_status write_state(void *driver, int slot)
@@ -170,11 +180,18 @@ static diloco_status write_state(void *driver, int slot)
     return d->a.saves.write(d->a.user, slot);
 }
 
+static void end_slot(void *driver, int slot)
+{
+    const dl_driver *d = driver;
+    d->a.saves.end(d->a.user, slot);
+}
+
 diloco_status dl_driver_make_saver(dl_driver *d)
 {
     const dl_saver_args args = {.write = write_state,
                                 .full = warn_full,
                                 .replaced = warn_replaced,
+                                .released = end_slot,
                                 .user = d,
                                 .patience_s = d->a.store_timeout_s};
     return dl_saver_create(&d->saver, &args);

@@ -141,6 +141,9 @@ struct diloco_run {
 
 /* Saves the local state. */
 DL_MUST_CHECK diloco_status dl_run_save_local(diloco_run *run);
+/* Returns the bytes that the exchange should be able to lend for saves beside training: those of
+ * the largest private piece. */
+size_t dl_run_lent_len(const diloco_run *run);
 /* Sets what a driver needs for saves at due points. Returns DILOCO_ENOMEM. */
 DL_MUST_CHECK diloco_status dl_run_set_saves(diloco_run *run, dl_driver_args *args);
 /* Returns empty facts with the run's own arrays. */

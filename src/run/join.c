@@ -262,6 +262,7 @@ static diloco_status make_exec(diloco_run *run)
         .n_copies = 2,
         .signer = run->signer,
         .beside = run->join.beside,
+        .lent_len = dl_run_lent_len(run),
         .n_fetchers = fetchers_of(run),
         .peers = run->peers,
         .await_saved = await_saved,

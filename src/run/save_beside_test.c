@@ -493,6 +493,66 @@ TEST(a_save_by_the_caller_that_waits_for_the_disk_is_interrupted)
     CHECK_INT(t.end.entries, t.end.entry);
 }
 
+/* ---- little memory */
+
+/* Half a kilobyte is enough for a part of a toy's copy: 64 times 3 of its 576 bytes. */
+static atomic_bool scarce;
+
+/* Replaces the C library's function. */
+__attribute__((visibility("default"))) FILE *fopen(const char *path, const char *mode)
+{
+    static FILE *(*_Atomic real)(const char *, const char *);
+    static char meminfo[] = "MemAvailable: 1 kB\n";
+    if (!real) real = (FILE * (*)(const char *, const char *)) dlsym(RTLD_NEXT, "fopen");
+    if (atomic_load(&scarce) && !strcmp(path, "/proc/meminfo"))
+        return fmemopen(meminfo, sizeof meminfo - 1, "r");
+    return real(path, mode);
+}
+
+/* At the first due point the exchange has computed nothing. Its arrays then need more memory. */
+static double step_with_little_memory(toy *t, const diloco_run_info *now)
+{
+    const dl_local *local = t->run->local;
+    if (now->position == 5) CHECK(!dl_local_is_reserved(local, 0));
+    if (now->position >= 8) {
+        CHECK(dl_local_is_reserved(local, 0) && dl_local_borrows(local, 0));
+        CHECK(!dl_local_is_reserved(local, 1));
+        ++*(int *)t->user;
+    }
+    return toy_step(t, now);
+}
+
+TEST(a_copy_borrows_memory_of_the_exchange_if_there_is_too_little)
+{
+    int n_passed = 0, n_compared = 0;
+    toy plain = toy_with("enough", "1");
+    plain.prepare = register_piece;
+    toy_live(&plain);
+    TOY_OK(plain);
+    toy t = toy_with("little", "1");
+    t.prepare = register_piece;
+    t.step = step_with_little_memory;
+    t.user = &n_passed;
+    t.stop_after = 10;
+    filled.n_fills = filled.n_direct = 0;
+    atomic_store(&scarce, true);
+    toy_live(&t);
+    atomic_store(&scarce, false);
+    TOY_OK(t);
+    CHECK_INT(2, n_passed);
+    CHECK_INT(4, filled.n_fills); /* of three due points, and of the end */
+    CHECK_INT(1, filled.n_direct);
+    memset(piece, 0, sizeof piece);
+    t.stop_after = 0;
+    t.step = step_and_compare;
+    t.user = &n_compared;
+    toy_live(&t);
+    TOY_OK(t);
+    CHECK_INT(1, n_compared);
+    CHECK_BYTES(plain.theta, t.theta, sizeof plain.theta);
+    CHECK_BYTES(plain.w, t.w, sizeof plain.w);
+}
+
 /* ---- no memory for a second copy */
 
 /* Of the trainer, whose thread takes the memory. */
@@ -559,5 +619,6 @@ TEST_MAIN(p16_no_contribution_is_put_before_the_state_is_saved,
           a_due_point_whose_save_was_interrupted_is_repeated,
           a_due_point_does_not_wait_for_a_disk_that_still_writes_the_former_save,
           a_save_by_the_caller_that_waits_for_the_disk_is_interrupted,
+          a_copy_borrows_memory_of_the_exchange_if_there_is_too_little,
           a_due_point_without_memory_for_a_second_copy_warns_and_waits_for_the_disk,
           a_save_that_fails_while_a_newer_copy_waits_is_a_warning_and_changes_no_bits)

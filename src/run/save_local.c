@@ -97,12 +97,30 @@ static dl_local_copying copying_of(diloco_run *run, const dl_local_facts *facts)
                               .pool = run->pools.trainer};
 }
 
-/* Returns a slot whose memory is free, or DL_NO_SLOT. */
+/* Gets the exchange's part of a slot's memory. The exchange may use it while it commits an entry,
+ * which is short. It does not matter if that takes longer: the save is then made without a copy. */
+static bool begin_slot(void *user, int slot)
+{
+    static const dl_time LIMIT = 2 * DL_SECOND;
+    diloco_run *run = user;
+    if (!dl_local_borrows(run->local, slot)) return true;
+    void *memory = dl_exec_lend(run->exec, dl_time_after(dl_clock_now(), LIMIT));
+    dl_local_lend(run->local, slot, memory);
+    return memory != NULL;
+}
+
+static void end_slot(void *user, int slot)
+{
+    diloco_run *run = user;
+    if (dl_local_borrows(run->local, slot)) dl_exec_give_back(run->exec);
+}
+
+/* Begins a slot whose memory is free, or returns DL_NO_SLOT. */
 static int slot_for_fills(diloco_run *run)
 {
     const int slot = dl_driver_spare_slot(run->driver);
     const bool usable = slot != DL_NO_SLOT && dl_local_is_reserved(run->local, slot);
-    return usable && !holds_restored(run) ? slot : DL_NO_SLOT;
+    return usable && !holds_restored(run) && begin_slot(run, slot) ? slot : DL_NO_SLOT;
 }
 
 /* Puts private pieces with a fill together. The memory of a copy is there already, so it is
@@ -118,10 +136,9 @@ static diloco_status fill_pieces(diloco_run *run, int slot)
 /* Saves what P16 lists. Tensors are pulled from a device and private pieces with a fill are put
  * together before the lock is taken, since that is slow and only the trainer changes them. Returns
  * DILOCO_EFULL if the disk is full; the caller retries (driver.c: save). */
-static diloco_status save_local(diloco_run *run)
+static diloco_status save_with(diloco_run *run, int slot)
 {
     const dl_run_model *m = &run->model;
-    const int slot = slot_for_fills(run);
     DL_TRY(pull_all(run));
     DL_TRY(fill_pieces(run, slot));
     dl_local_facts f;
@@ -134,6 +151,14 @@ static diloco_status save_local(diloco_run *run)
     else if (!status)
         status = dl_local_save_filled(run->local, slot, &args);
     dl_driver_release(run->driver);
+    return status;
+}
+
+static diloco_status save_local(diloco_run *run)
+{
+    const int slot = slot_for_fills(run);
+    const diloco_status status = save_with(run, slot);
+    if (slot != DL_NO_SLOT) end_slot(run, slot);
     return status;
 }
 
@@ -166,7 +191,8 @@ static diloco_status save_at_due_point(void *user)
 static bool has_room(void *user, int slot)
 {
     const diloco_run *run = user;
-    return dl_local_has_room(run->local, slot, dl_exec_later(run->exec), run->pools.trainer);
+    return dl_local_has_room(run->local, slot, dl_exec_later(run->exec),
+                             dl_exec_lendable(run->exec), run->pools.trainer);
 }
 
 static diloco_status fill_for_save(void *user, int slot)
@@ -211,6 +237,14 @@ static bool can_save_beside(const diloco_run *run)
            !run->model.has_gradients;
 }
 
+size_t dl_run_lent_len(const diloco_run *run)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < run->model.n_privates && can_save_beside(run); i++)
+        len = dl_size_max(len, run->model.privates[i].len);
+    return len;
+}
+
 /* Prepares for saves beside training. The free memory is shared with the other replicas of this
  * machine, where their number is set. Captures are in flight at a due point only if several may be
  * in flight at a time. */
@@ -235,6 +269,8 @@ diloco_status dl_run_set_saves(diloco_run *run, dl_driver_args *args)
     if (!can_save_beside(run)) return DILOCO_OK;
     DL_TRY(prepare_copies(run));
     args->saves.has_room = has_room;
+    args->saves.begin = begin_slot;
+    args->saves.end = end_slot;
     args->saves.pull = pull_all;
     args->saves.fill = fill_for_save;
     args->saves.copy = copy_for_save;

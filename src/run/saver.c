@@ -54,6 +54,11 @@ diloco_status dl_saver_save(const dl_saver_args *a, int slot, atomic_bool *gives
     return save_until(a, slot, gives_up, &end);
 }
 
+static void release_slot(const dl_saver *s, int slot)
+{
+    if (slot != NONE && s->a.released) s->a.released(s->a.user, slot);
+}
+
 /* ---- the thread ------------------------------------------------------------------------- */
 
 static void keep_status(dl_saver *s, diloco_status status)
@@ -107,6 +112,7 @@ static void *body(void *context)
         const int slot = s->writing;
         pthread_mutex_unlock(&s->lock);
         const diloco_status status = save_until(&s->a, slot, &s->gives_up, &s->patience_end);
+        release_slot(s, slot);
         pthread_mutex_lock(&s->lock);
         if (!end_write(s, status)) {
             s->patience_end = 0;
@@ -144,9 +150,10 @@ int dl_saver_take(dl_saver *s)
     if (s->status) lower(&s->needed[s->making], s->unsaved);
     lower(&s->needed[s->making], s->owed);
     s->owed = UINT64_MAX;
+    const int slot = s->making, dropped = s->waiting;
     s->waiting = NONE;
-    const int slot = s->making;
     pthread_mutex_unlock(&s->lock);
+    release_slot(s, dropped);
     return slot;
 }
 
@@ -166,10 +173,12 @@ void dl_saver_cancel(dl_saver *s)
 {
     pthread_mutex_lock(&s->lock);
     DL_ASSERT(s->making != NONE);
-    s->owed = s->needed[s->making];
+    const int dropped = s->making;
+    s->owed = s->needed[dropped];
     s->making = NONE;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
+    release_slot(s, dropped);
 }
 
 void dl_saver_hold(dl_saver *s)
@@ -196,12 +205,14 @@ void dl_saver_saved(dl_saver *s)
     pthread_mutex_lock(&s->lock);
     DL_ASSERT(s->making == NONE && s->writing == NONE);
     s->held = s->warned = false;
+    const int dropped = s->waiting;
     s->waiting = NONE;
     s->owed = UINT64_MAX;
     s->status = DILOCO_OK;
     s->patience_end = 0;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
+    release_slot(s, dropped);
 }
 
 void dl_saver_release(dl_saver *s)

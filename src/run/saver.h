@@ -32,6 +32,8 @@ typedef struct dl_saver_args {
     /* A save failed, and a newer copy replaces it: once until a save succeeds. On the saver's
      * thread; dl_saver_save does not use it. */
     void (*replaced)(void *user, const char *why);
+    /* The slot's copy is not needed any more. NULL: does nothing. dl_saver_save does not use it. */
+    void (*released)(void *user, int slot);
     void *user;
     /* Seconds for which a full disk is tried again, from the first write that finds it full until
      * one does not. */

@@ -180,6 +180,7 @@ void dl_local_close(dl_local *local)
     for (int i = 0; i < DL_LOCAL_COPIES; i++) {
         dl_local_file_deinit(&local->copies[i].file);
         dl_arena_deinit(&local->copies[i].memory);
+        free(local->copies[i].places);
     }
     free(local);
 }

@@ -79,10 +79,16 @@ typedef struct dl_local_copied_parts {
 DL_MUST_CHECK diloco_status dl_local_prepare_copies(dl_local *local,
                                                     const dl_local_copied_parts *parts);
 /* After dl_local_prepare_copies. Takes the memory of a slot, if it is not taken yet. `later` is the
- * number of bytes that this process will take for other arrays. Returns false, with an error text,
- * if the copy would be more than this replica's share of half of the free memory. Returns false,
- * too, if its share of the free memory is too small for the copy and `later`. */
-bool dl_local_has_room(dl_local *local, int slot, size_t later, dl_pool *pool);
+ * number of bytes that this process will take for other arrays. If there is too little memory, slot
+ * 0 takes less and borrows the rest, up to `lendable` bytes that the process has already. Returns
+ * false, with an error text, if the copy would be more than this replica's share of half of the
+ * free memory. Returns false, too, if its share of the free memory is too small for the copy and
+ * `later`. */
+bool dl_local_has_room(dl_local *local, int slot, size_t later, size_t lendable, dl_pool *pool);
+/* Returns whether a slot borrows memory. Then set it before each copy. It is `lendable` bytes at a
+ * multiple of 64, in use until the copy is written. */
+bool dl_local_borrows(const dl_local *local, int slot);
+void dl_local_lend(dl_local *local, int slot, void *memory);
 bool dl_local_is_reserved(const dl_local *local, int slot); /* its memory is taken */
 
 /* places [n_tensors]: NULL, or non-NULL for each tensor that the caller copies itself. They then

@@ -23,11 +23,19 @@ typedef struct dl_local_file {
     const dl_private **privates; /* [cap_parts] NULL for a tensor */
 } dl_local_file;
 
+/* The place of a part in a copy, at a multiple of 64 bytes. */
+typedef struct dl_copied_place {
+    bool lent; /* in the borrowed memory, not in the copy's own */
+    size_t at;
+} dl_copied_place;
+
 /* One copy for a save beside training. */
 typedef struct dl_local_copied {
     dl_local_file file;
-    dl_arena memory;      /* zeros: not reserved */
-    unsigned char *bytes; /* of all parts, each at a multiple of 64; NULL: not reserved */
+    dl_arena memory;         /* zeros: not reserved */
+    dl_copied_place *places; /* [n_parts] of all parts */
+    bool borrows;
+    unsigned char *lent; /* set for each copy */
 } dl_local_copied;
 
 /* `lock` is held from open to close. */
@@ -39,8 +47,7 @@ struct dl_local {
     dl_buf facts;
     dl_local_file here; /* of the trainer's own memory */
     dl_local_copied copies[DL_LOCAL_COPIES];
-    size_t copy_len;  /* bytes of a copy that has every part */
-    size_t usual_len; /* its first bytes, which most saves need */
+    bool in_flight;   /* most saves have every part */
     size_t n_sharing; /* replicas that share the free memory */
 };
 

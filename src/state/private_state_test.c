@@ -614,7 +614,7 @@ static void reserve(scene *s, int n_slots, dl_pool *pool)
                                          .n_sharing = 1};
     CHECK_OK(dl_local_prepare_copies(s->local, &parts));
     for (int slot = 0; slot < n_slots; slot++)
-        CHECK(dl_local_has_room(s->local, slot, 0, pool));
+        CHECK(dl_local_has_room(s->local, slot, 0, 0, pool));
 }
 
 TEST(a_copy_keeps_its_values_while_training_continues)

@@ -5,16 +5,21 @@
 #include <string.h>
 
 /* Lays out one copy of every fragment: theta, outer vectors, integers and booleans
- * (fragment_state.h). */
-static void lay_out_copy(dl_state *state, dl_fragment_state **copy)
+ * (fragment_state.h). That of the only fragment has at least `len` bytes, which are adjacent. */
+static void lay_out_copy(dl_state *state, dl_fragment_state **copy, size_t len)
 {
     const dl_manifest *m = state->manifest;
     *copy = DL_ARENA_ARRAY(&state->arena, dl_fragment_state, (size_t)m->n_fragments);
+    const size_t begin = state->arena.used;
     for (int f = 0; f < m->n_fragments; f++) {
         dl_fragment_state measured; /* without memory there is no table to write to */
         dl_state_layout(*copy ? &(*copy)[f] : &measured, &state->arena, m->fragments[f],
                         state->outer);
     }
+    state->copy_len = 0;
+    if (m->n_fragments != 1) return;
+    state->copy_len = dl_size_max(state->arena.used - begin, len);
+    (void)dl_arena_take(&state->arena, state->copy_len - (state->arena.used - begin));
 }
 
 static void lay_out_roster(dl_arena *arena, dl_roster *roster, size_t max_members)
@@ -26,53 +31,57 @@ static void lay_out_roster(dl_arena *arena, dl_roster *roster, size_t max_member
 
 /* Rosters and terms come first, then `now`, then `next`. A reader has no `next`, and needs half of
  * the memory. */
-static void lay_out(dl_state *state, size_t max_members, int n_copies, size_t ahead)
+static void lay_out(dl_state *state, const dl_state_args *a)
 {
     dl_control *c = &state->control;
-    lay_out_roster(&state->arena, &c->roster, max_members);
-    c->n_later = ahead - 1;
+    lay_out_roster(&state->arena, &c->roster, a->max_members);
+    c->n_later = a->ahead - 1;
     c->later = DL_ARENA_ARRAY(&state->arena, dl_terms, c->n_later);
     for (size_t i = 0; i < c->n_later; i++) {
         dl_roster measured = {.n = 0}; /* without memory there is no table to write to */
-        lay_out_roster(&state->arena, c->later ? &c->later[i].roster : &measured, max_members);
+        lay_out_roster(&state->arena, c->later ? &c->later[i].roster : &measured, a->max_members);
     }
-    lay_out_copy(state, &state->now);
-    if (n_copies == 2) lay_out_copy(state, &state->next);
+    lay_out_copy(state, &state->now, a->copy_len);
+    if (a->n_copies == 2) lay_out_copy(state, &state->next, a->copy_len);
 }
 
-static size_t measure(const dl_manifest *manifest, const dl_outer *outer, size_t max_members,
-                      int n_copies, size_t ahead)
+static size_t measure(const dl_state_args *a)
 {
-    dl_state measured = {.manifest = manifest, .outer = outer};
-    lay_out(&measured, max_members, n_copies, ahead);
+    dl_state measured = {.manifest = a->manifest, .outer = a->outer};
+    lay_out(&measured, a);
     return measured.arena.used;
 }
 
 size_t dl_state_bytes(const dl_manifest *manifest, const dl_outer *outer, int n_copies)
 {
-    return measure(manifest, outer, 0, n_copies, 1);
+    const dl_state_args args = {
+        .manifest = manifest, .outer = outer, .n_copies = n_copies, .ahead = 1};
+    return measure(&args);
 }
 
 /* max_members bounds the rosters, which entries from other replicas fill. */
-diloco_status dl_state_init_on_disk(dl_state *out, const dl_manifest *manifest,
-                                    const dl_outer *outer, size_t max_members, int n_copies,
-                                    size_t ahead, const char *folder)
+diloco_status dl_state_init_as(dl_state *out, const dl_state_args *a)
 {
-    DL_ASSERT((n_copies == 1 || n_copies == 2) && ahead > 0);
-    *out = (dl_state){.manifest = manifest, .outer = outer, .on_disk = folder != NULL};
-    const size_t size = measure(manifest, outer, max_members, n_copies, ahead);
-    const diloco_status status = folder
-                                     ? dl_arena_init_file(&out->arena, size, folder, "outer state")
-                                     : dl_arena_init(&out->arena, size);
+    DL_ASSERT((a->n_copies == 1 || a->n_copies == 2) && a->ahead > 0);
+    *out = (dl_state){.manifest = a->manifest, .outer = a->outer, .on_disk = a->folder != NULL};
+    const size_t size = measure(a);
+    const diloco_status status =
+        a->folder ? dl_arena_init_file(&out->arena, size, a->folder, "outer state")
+                  : dl_arena_init(&out->arena, size);
     if (status) return dl_fail_context(status, "state of the run");
-    lay_out(out, max_members, n_copies, ahead);
+    lay_out(out, a);
     return DILOCO_OK;
 }
 
 diloco_status dl_state_init(dl_state *out, const dl_manifest *manifest, const dl_outer *outer,
                             size_t max_members, int n_copies, size_t ahead)
 {
-    return dl_state_init_on_disk(out, manifest, outer, max_members, n_copies, ahead, NULL);
+    const dl_state_args args = {.manifest = manifest,
+                                .outer = outer,
+                                .max_members = max_members,
+                                .n_copies = n_copies,
+                                .ahead = ahead};
+    return dl_state_init_as(out, &args);
 }
 
 /* Only the float arrays are large enough to be worth it. */

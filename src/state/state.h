@@ -19,7 +19,8 @@ typedef struct dl_state {
     dl_control control;
     dl_fragment_state *now, *next; /* [n_fragments] */
     dl_arena arena;
-    bool on_disk; /* the arena is in a file */
+    bool on_disk;    /* the arena is in a file */
+    size_t copy_len; /* bytes of one fragment's copy, if there is one fragment; else 0 */
 } dl_state;
 
 /* Allocates a state with zeroed tensors. n_copies 2, or 1 for readers that never commit; `ahead` is
@@ -27,11 +28,21 @@ typedef struct dl_state {
 DL_MUST_CHECK diloco_status dl_state_init(dl_state *out, const dl_manifest *manifest,
                                           const dl_outer *outer, size_t max_members, int n_copies,
                                           size_t ahead);
-/* run.offload = "disk": the state is in a file in that folder. Also returns the errors of
- * dl_file_nameless. */
-DL_MUST_CHECK diloco_status dl_state_init_on_disk(dl_state *out, const dl_manifest *manifest,
-                                                  const dl_outer *outer, size_t max_members,
-                                                  int n_copies, size_t ahead, const char *folder);
+/* The same with more choices.
+ *   folder    run.offload = "disk": the state is in a file in that folder. NULL: in memory
+ *   copy_len  bytes that a copy of the only fragment has at least, so that it may be lent for other
+ *             use; no effect with several fragments
+ * Also returns the errors of dl_file_nameless. */
+typedef struct dl_state_args {
+    const dl_manifest *manifest;
+    const dl_outer *outer;
+    size_t max_members;
+    int n_copies;
+    size_t ahead;
+    const char *folder;
+    size_t copy_len;
+} dl_state_args;
+DL_MUST_CHECK diloco_status dl_state_init_as(dl_state *out, const dl_state_args *args);
 /* On disk: releases the memory of all copies of a fragment that is not needed for a while. In
  * memory: does nothing. Other threads may read meanwhile. */
 void dl_state_put_out(const dl_state *state, int fragment);
