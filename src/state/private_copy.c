@@ -72,26 +72,38 @@ static bool may_miss(const dl_local_file *file, size_t part)
     return file->privates[part] && file->privates[part]->in_use;
 }
 
-/* Parts that may be left out are the last ones, and are never in the borrowed memory. The others
- * are placed there from the end, where the largest are. */
-static lengths lay_out(const dl_local *local, dl_local_copied *copy, size_t lendable)
+/* Places parts in the borrowed memory. The largest comes first, because the memory is made for it.
+ * Parts that may be left out are the last ones, and are never there. Returns whether there are
+ * some. */
+static bool place_lent(dl_local_copied *copy, size_t lendable)
 {
     const dl_local_file *file = &copy->file; /* it has every part until the first copy */
-    lengths own = {0, 0};
-    size_t lent = 0;
-    for (size_t i = file->n_parts; i-- > 0;) {
-        const size_t len = copied_len(file->spans[1 + i].len);
+    size_t largest = 0, lent = 0;
+    for (size_t i = 0; i < file->n_parts; i++) {
         DL_ASSERT(i == 0 || may_miss(file, i) || !may_miss(file, i - 1));
+        if (!may_miss(file, i) && file->spans[1 + i].len > file->spans[1 + largest].len)
+            largest = i;
+    }
+    for (size_t k = 0; k <= file->n_parts; k++) {
+        const size_t i = k ? k - 1 : largest, len = copied_len(file->spans[1 + i].len);
+        if (i == largest && k > 0) continue;
         copy->places[i] = (dl_copied_place){!may_miss(file, i) && len <= lendable - lent, lent};
         if (copy->places[i].lent) lent += len;
     }
+    return lent > 0;
+}
+
+static lengths lay_out(const dl_local *local, dl_local_copied *copy, size_t lendable)
+{
+    const dl_local_file *file = &copy->file;
+    lengths own = {0, 0};
+    copy->borrows = file->n_parts > 0 && place_lent(copy, lendable);
     for (size_t i = 0; i < file->n_parts; i++) {
         if (copy->places[i].lent) continue;
         copy->places[i].at = own.all;
         own.all += copied_len(file->spans[1 + i].len);
         if (local->in_flight || !may_miss(file, i)) own.usual = own.all;
     }
-    copy->borrows = lent > 0;
     return own;
 }
 

@@ -113,11 +113,12 @@ static diloco_status fill_with_numbers(void *user, void *to)
     return DILOCO_OK;
 }
 
-/* The first private piece is in the borrowed memory, and the tensor is not. */
+/* The largest private piece is in the borrowed memory, and the tensor is not. */
 TEST(a_copy_with_borrowed_memory_gives_the_file_of_a_save)
 {
     enum { LEN = LARGE / 4, N = 1000 };
     static float w[N];
+    unsigned char small[100] = {5}; /* it must not take the place of the large one */
     static dl_local_facts facts = {.run = "0123456789abcdef0123456789abcdef", .replica = "r0"};
     int number = 7;
     scene s;
@@ -129,14 +130,15 @@ TEST(a_copy_with_borrowed_memory_gives_the_file_of_a_save)
     const diloco_tensor tensor = {"w", w, DILOCO_F32, DILOCO_PARAMETER, 1, {N}, 0};
     const dl_private pieces[] = {
         {.name = "a", .data = s.memory, .len = LEN, .fill = fill_with_numbers, .user = &number},
-        {.name = "b", .data = s.memory, .len = LARGE, .in_use = &unused}};
+        {.name = "b", .data = small, .len = sizeof small},
+        {.name = "c", .data = s.memory, .len = LARGE, .in_use = &unused}};
     const dl_local_copied_parts parts = {
-        .tensors = &tensor, .n_tensors = 1, .privates = pieces, .n_privates = 2, .n_sharing = 1};
+        .tensors = &tensor, .n_tensors = 1, .privates = pieces, .n_privates = 3, .n_sharing = 1};
     snprintf(path, sizeof path, "%s/r0/local.safetensors", scratch_path("borrowed"));
     CHECK_OK(dl_local_open(&s.local, scratch_path("borrowed"), "r0"));
     CHECK_OK(dl_pool_create(&s.pool, 2));
-    CHECK_OK(dl_local_fill_in_place(pieces, 2));
-    CHECK_OK(dl_local_save(s.local, &facts, &tensor, 1, pieces, 2));
+    CHECK_OK(dl_local_fill_in_place(pieces, 3));
+    CHECK_OK(dl_local_save(s.local, &facts, &tensor, 1, pieces, 3));
     CHECK_OK(dl_map_open(&saved, path));
     CHECK_OK(dl_local_prepare_copies(s.local, &parts));
     atomic_store(&available_kb, LEN >> 10); /* its half is too little for a whole copy */
@@ -150,7 +152,7 @@ TEST(a_copy_with_borrowed_memory_gives_the_file_of_a_save)
                                    .tensors = &tensor,
                                    .n_tensors = 1,
                                    .privates = pieces,
-                                   .n_privates = 2,
+                                   .n_privates = 3,
                                    .places = places,
                                    .pool = s.pool};
     dl_local_lend(s.local, 0, lent);
@@ -160,6 +162,7 @@ TEST(a_copy_with_borrowed_memory_gives_the_file_of_a_save)
     CHECK_INT(7, lent[LEN - 1]);
     memset(s.memory, 1, LARGE);
     w[0] = 1; /* the next step */
+    small[0] = 1;
     CHECK_OK(dl_local_write(s.local, 0));
     CHECK_OK(dl_map_open(&copied, path));
     CHECK_INT(saved.len, copied.len);
