@@ -72,37 +72,45 @@ static bool may_miss(const dl_local_file *file, size_t part)
     return file->privates[part] && file->privates[part]->in_use;
 }
 
-/* Places parts in the borrowed memory. The largest comes first, because the memory is made for it.
- * Parts that may be left out are the last ones, and are never there. Returns whether there are
- * some. */
-static bool place_lent(dl_local_copied *copy, size_t lendable)
+/* Places a part at the end of what is borrowed so far, if it fits. Parts that may be left out never
+ * are there. */
+static void borrow(dl_local_copied *copy, size_t part, size_t *borrowed, size_t lendable)
 {
-    const dl_local_file *file = &copy->file; /* it has every part until the first copy */
-    size_t largest = 0, lent = 0;
-    for (size_t i = 0; i < file->n_parts; i++) {
-        DL_ASSERT(i == 0 || may_miss(file, i) || !may_miss(file, i - 1));
-        if (!may_miss(file, i) && file->spans[1 + i].len > file->spans[1 + largest].len)
-            largest = i;
-    }
-    for (size_t k = 0; k <= file->n_parts; k++) {
-        const size_t i = k ? k - 1 : largest, len = copied_len(file->spans[1 + i].len);
-        if (i == largest && k > 0) continue;
-        copy->places[i] = (dl_copied_place){!may_miss(file, i) && len <= lendable - lent, lent};
-        if (copy->places[i].lent) lent += len;
-    }
-    return lent > 0;
+    dl_copied_place *place = &copy->places[part];
+    const size_t len = copied_len(place->len);
+    if (place->lent || !len || may_miss(&copy->file, part) || len > lendable - *borrowed) return;
+    place->lent = true;
+    place->at = *borrowed;
+    *borrowed += len;
 }
 
-static lengths lay_out(const dl_local *local, dl_local_copied *copy, size_t lendable)
+/* The borrowed memory is made for the largest part, so that one is placed first. */
+static void lay_out_borrowed(dl_local_copied *copy, size_t lendable)
 {
     const dl_local_file *file = &copy->file;
-    lengths own = {0, 0};
-    copy->borrows = file->n_parts > 0 && place_lent(copy, lendable);
+    size_t largest = 0, borrowed = 0;
     for (size_t i = 0; i < file->n_parts; i++) {
-        if (copy->places[i].lent) continue;
-        copy->places[i].at = own.all;
-        own.all += copied_len(file->spans[1 + i].len);
-        if (local->in_flight || !may_miss(file, i)) own.usual = own.all;
+        DL_ASSERT(i == 0 || may_miss(file, i) || !may_miss(file, i - 1)); /* they are the last */
+        copy->places[i] = (dl_copied_place){.len = file->spans[1 + i].len};
+        if (!may_miss(file, i) && copy->places[i].len > copy->places[largest].len) largest = i;
+    }
+    if (file->n_parts) borrow(copy, largest, &borrowed, lendable);
+    for (size_t i = 0; i < file->n_parts; i++)
+        borrow(copy, i, &borrowed, lendable);
+    copy->borrows = borrowed > 0;
+}
+
+/* Before the first copy, so the file has every part. */
+static lengths lay_out(const dl_local *local, dl_local_copied *copy, size_t lendable)
+{
+    lengths own = {0, 0};
+    lay_out_borrowed(copy, lendable);
+    for (size_t i = 0; i < copy->file.n_parts; i++) {
+        dl_copied_place *place = &copy->places[i];
+        if (place->lent) continue;
+        place->at = own.all;
+        own.all += copied_len(place->len);
+        if (local->in_flight || !may_miss(&copy->file, i)) own.usual = own.all;
     }
     return own;
 }
@@ -227,6 +235,7 @@ diloco_status dl_local_copy(dl_local *local, int slot, const dl_local_copying *a
     if (status) return dl_fail_context(status, "local state");
     dl_span *parts = copy->file.spans + 1;
     for (size_t i = 0; i < copy->file.n_parts; i++) {
+        DL_ASSERT(parts[i].len == copy->places[i].len);
         const dl_private *p = copy->file.privates[i];
         const bool later = i < a->n_tensors && a->places && a->places[i];
         if (later || (p && p->fill && !a->restored)) parts[i].data = NULL;

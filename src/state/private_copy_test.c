@@ -173,7 +173,32 @@ TEST(a_copy_with_borrowed_memory_gives_the_file_of_a_save)
     free(lent);
 }
 
+/* Ranks that do not lead have such pieces. */
+static diloco_status note_place(void *user, void *to)
+{
+    *(void **)user = to;
+    return DILOCO_OK;
+}
+
+TEST(a_piece_without_bytes_has_a_place_in_the_copy)
+{
+    void *place = NULL;
+    scene s = {.memory = NULL};
+    const dl_private empty = {.name = "empty", .fill = note_place, .user = &place};
+    const dl_local_copied_parts parts = {.privates = &empty, .n_privates = 1, .n_sharing = 1};
+    const dl_local_copying args = {.privates = &empty, .n_privates = 1};
+    CHECK_OK(dl_local_open(&s.local, scratch_path("empty"), "r0"));
+    CHECK_OK(dl_pool_create(&s.pool, 1));
+    CHECK_OK(dl_local_prepare_copies(s.local, &parts));
+    CHECK(dl_local_has_room(s.local, 0, 0, LARGE, s.pool));
+    CHECK(!dl_local_borrows(s.local, 0));
+    CHECK_OK(dl_local_fill(s.local, 0, &args));
+    CHECK(place != NULL);
+    scene_end(&s);
+}
+
 TEST_MAIN(a_copy_takes_no_memory_for_privates_that_most_saves_leave_out,
           a_copy_of_more_than_the_share_of_the_free_memory_is_refused,
           a_copy_that_leaves_too_little_memory_for_what_the_process_takes_later_is_refused,
-          a_copy_with_borrowed_memory_gives_the_file_of_a_save)
+          a_copy_with_borrowed_memory_gives_the_file_of_a_save,
+          a_piece_without_bytes_has_a_place_in_the_copy)

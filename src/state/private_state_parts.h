@@ -26,7 +26,7 @@ typedef struct dl_local_file {
 /* The place of a part in a copy, at a multiple of 64 bytes. */
 typedef struct dl_copied_place {
     bool lent; /* in the borrowed memory, not in the copy's own */
-    size_t at;
+    size_t at, len;
 } dl_copied_place;
 
 /* One copy for a save beside training. */

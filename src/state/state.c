@@ -16,10 +16,10 @@ static void lay_out_copy(dl_state *state, dl_fragment_state **copy, size_t len)
         dl_state_layout(*copy ? &(*copy)[f] : &measured, &state->arena, m->fragments[f],
                         state->outer);
     }
-    state->copy_len = 0;
     if (m->n_fragments != 1) return;
-    state->copy_len = dl_size_max(state->arena.used - begin, len);
-    (void)dl_arena_take(&state->arena, state->copy_len - (state->arena.used - begin));
+    const size_t used = state->arena.used - begin;
+    (void)dl_arena_take(&state->arena, len > used ? len - used : 0);
+    state->copy_len = state->arena.used - begin;
 }
 
 static void lay_out_roster(dl_arena *arena, dl_roster *roster, size_t max_members)

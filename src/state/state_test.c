@@ -347,6 +347,31 @@ TEST(values_that_may_not_be_are_named)
     check_values(spoil_flag, "a boolean is 2");
 }
 
+/* A piece of the private state that is placed there takes whole lines of 64 bytes. */
+TEST(a_copy_of_a_fragment_has_the_bytes_that_are_to_be_lent)
+{
+    enum { LENT = 100001 };
+    dl_manifest manifest;
+    dl_state plain, state;
+    CHECK_OK(dl_manifest_init(&manifest, tensors + 1, 1, false));
+    dl_state_args args = {.manifest = &manifest,
+                          .outer = dl_outer_find("nesterov"),
+                          .max_members = 1,
+                          .n_copies = 2,
+                          .ahead = 1};
+    CHECK_OK(dl_state_init_as(&plain, &args));
+    args.copy_len = LENT;
+    CHECK_OK(dl_state_init_as(&state, &args));
+    CHECK(plain.copy_len >= 2 * 21 * sizeof(float) && plain.copy_len < LENT);
+    CHECK(state.copy_len >= LENT && state.copy_len % DL_ARENA_ALIGN == 0);
+    memset(state.now[0].theta, 1, state.copy_len);
+    CHECK(state.next[0].theta[0] == 0);
+    memset(state.next[0].theta, 1, state.copy_len);
+    dl_state_deinit(&plain);
+    dl_state_deinit(&state);
+    dl_manifest_deinit(&manifest);
+}
+
 TEST_MAIN(a_state_begins_zeroed_and_its_copies_take_turns, a_reader_has_one_copy_and_half_the_bytes,
           a_state_that_does_not_fit_is_an_error,
           the_digest_of_all_is_the_hash_of_the_fragments_digests,
@@ -354,4 +379,5 @@ TEST_MAIN(a_state_begins_zeroed_and_its_copies_take_turns, a_reader_has_one_copy
           the_size_of_the_pieces_does_not_matter, every_truncation_is_refused,
           a_header_longer_than_the_runs_can_be_is_refused_before_memory_is_taken,
           an_object_that_grows_or_ends_early_is_refused, tensors_that_are_not_the_runs_are_refused,
-          an_image_of_another_model_is_refused, values_that_may_not_be_are_named)
+          an_image_of_another_model_is_refused, values_that_may_not_be_are_named,
+          a_copy_of_a_fragment_has_the_bytes_that_are_to_be_lent)
