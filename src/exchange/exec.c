@@ -452,8 +452,8 @@ static diloco_status do_compute(dl_exec *x, const dl_request *request, dl_reply 
     (void)until;
     dl_fragment_state *now = &x->state.now[request->fragment];
     dl_fragment_state *next = x->a.n_copies > 1 ? &x->state.next[request->fragment] : now;
+    if (next != now) dl_exec_use_next(x, request->entry);
     const dl_time began = dl_clock_now();
-    if (next != now) dl_exec_use_next(x);
     if (request->step.draft->commit)
         DL_TRY(compute(x, next, request));
     else
@@ -490,7 +490,6 @@ static diloco_status do_swap(dl_exec *x, const dl_request *request, dl_reply *re
 {
     (void)reply, (void)until;
     if (x->a.n_copies > 1) dl_state_swap(&x->state, (int)request->fragment);
-    dl_exec_free_next(x);
     if (request->swap.counted) dl_exec_settle(x, request);
     if (x->a.beside) dl_state_put_out(&x->state, (int)request->fragment); /* until it is adopted */
     return DILOCO_OK;
@@ -532,7 +531,7 @@ static diloco_status do_rejoin(dl_exec *x, const dl_request *request, dl_reply *
     bool collected;
     const uint64_t before = x->apply.loaded ? x->state.control.entry : request->entry;
     (void)reply;
-    dl_exec_free_next(x);
+    dl_exec_end_use(x);
     if (!x->capture.unpacked) dl_exec_forget(x);
     if (x->apply.loaded) x->collect.disputed = x->state.control.entry + 2;
     collected = false;

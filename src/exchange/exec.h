@@ -72,6 +72,10 @@ dl_generation dl_exec_self(const dl_exec *exec);
 size_t dl_exec_lendable(const dl_exec *exec);
 void *dl_exec_lend(dl_exec *exec, dl_time until);
 void dl_exec_give_back(dl_exec *exec);
+/* Ends the exchange's own use of that memory once the entry that was computed there is applied, or
+ * has become void or an abort. `ended`: no entry is computed any more. Call it after each reply
+ * that may apply an entry, from the thread that calls dl_exec_do. */
+void dl_exec_release_applied(dl_exec *exec, bool ended);
 
 /* ---- the trainer's side: capture.c ---- */
 

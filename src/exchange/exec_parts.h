@@ -230,11 +230,12 @@ typedef struct dl_lending {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     dl_next_use use;
+    uint64_t entry; /* the one that is computed there, while it is used */
 } dl_lending;
 
-/* lending.c: waits until `next` is not lent, and uses it; and ends that use. */
-void dl_exec_use_next(dl_exec *x);
-void dl_exec_free_next(dl_exec *x);
+/* lending.c: waits until `next` is not lent, and uses it for this entry; and ends that use. */
+void dl_exec_use_next(dl_exec *x, uint64_t entry);
+void dl_exec_end_use(dl_exec *x);
 
 /* The differences between the modes of a run (exec_mode.c). */
 typedef struct dl_exec_mode {

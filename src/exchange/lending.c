@@ -1,11 +1,12 @@
 /* lending.c - the memory of `next` between two entries.
  *
  *     FREE --lend--> LENT --give back--> FREE
- *     FREE --before COMPUTE--> USED --SWAP, REJOIN--> FREE
+ *     FREE --before COMPUTE--> USED --entry applied, REJOIN, or the end--> FREE
  *
- * After a swap `next` has the former state, which nothing reads. A copy of the private state may be
+ * Between two entries `next` has a state that nothing reads. A copy of the private state may be
  * there while it is written. The contribution waits for that save (P16), so this replica's own
- * entry is computed later anyway. If other replicas commit an entry meanwhile, COMPUTE waits. */
+ * entry is computed later anyway. If other replicas commit an entry meanwhile, COMPUTE waits. That
+ * wait ends: a saver gives up a full disk when the exchange is stopped (driver_exchange.c). */
 #include "exchange/exec_parts.h"
 
 size_t dl_exec_lendable(const dl_exec *x)
@@ -32,31 +33,37 @@ void *dl_exec_lend(dl_exec *x, dl_time until)
     return memory;
 }
 
-/* Sets the use to FREE if it is `from`. */
-static void end_use(dl_lending *l, dl_next_use from)
+/* Sets the use to FREE if it is `from`, and of an entry before `open`. */
+static void end_use(dl_lending *l, dl_next_use from, uint64_t open)
 {
     pthread_mutex_lock(&l->lock);
-    if (l->use == from) l->use = DL_NEXT_FREE;
+    if (l->use == from && l->entry < open) l->use = DL_NEXT_FREE;
     pthread_cond_broadcast(&l->changed);
     pthread_mutex_unlock(&l->lock);
 }
 
 void dl_exec_give_back(dl_exec *x)
 {
-    end_use(&x->lending, DL_NEXT_LENT);
+    end_use(&x->lending, DL_NEXT_LENT, UINT64_MAX);
 }
 
-void dl_exec_use_next(dl_exec *x)
+void dl_exec_use_next(dl_exec *x, uint64_t entry)
 {
     dl_lending *l = &x->lending;
     pthread_mutex_lock(&l->lock);
     while (l->use == DL_NEXT_LENT)
         pthread_cond_wait(&l->changed, &l->lock);
     l->use = DL_NEXT_USED;
+    l->entry = entry;
     pthread_mutex_unlock(&l->lock);
 }
 
-void dl_exec_free_next(dl_exec *x)
+void dl_exec_end_use(dl_exec *x)
 {
-    end_use(&x->lending, DL_NEXT_USED);
+    end_use(&x->lending, DL_NEXT_USED, UINT64_MAX);
+}
+
+void dl_exec_release_applied(dl_exec *x, bool ended)
+{
+    end_use(&x->lending, DL_NEXT_USED, ended ? UINT64_MAX : x->state.control.entry);
 }

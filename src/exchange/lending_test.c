@@ -27,7 +27,7 @@ static void end(void)
 static void *compute(void *context)
 {
     (void)context;
-    dl_exec_use_next(&x);
+    dl_exec_use_next(&x, 0);
     atomic_store(&used, true);
     values[0] = 2;
     return NULL;
@@ -52,36 +52,56 @@ TEST(an_entry_is_computed_after_the_memory_is_given_back)
     end();
 }
 
-TEST(memory_that_is_used_is_not_lent_before_the_swap)
+TEST(memory_that_is_used_is_not_lent_before_the_entry_is_applied)
 {
     begin();
-    dl_exec_use_next(&x);
+    x.state.control.entry = 3;
+    dl_exec_use_next(&x, 3);
+    dl_exec_release_applied(&x, false);
     CHECK(dl_exec_lend(&x, 0) == NULL);
     dl_exec_give_back(&x); /* without a loan it changes nothing */
     CHECK(dl_exec_lend(&x, 0) == NULL);
-    dl_exec_use_next(&x); /* again, after a lost race */
-    dl_exec_free_next(&x);
+    dl_exec_use_next(&x, 3); /* again, after a lost race */
+    x.state.control.entry = 4;
+    dl_exec_release_applied(&x, false);
     CHECK(dl_exec_lend(&x, 0) == values);
-    dl_exec_free_next(&x); /* it does not end a loan */
-    CHECK_INT(DL_NEXT_LENT, x.lending.use);
+    x.state.control.entry = 5; /* an abort needs no memory */
+    dl_exec_release_applied(&x, false);
+    dl_exec_end_use(&x);
+    CHECK_INT(DL_NEXT_LENT, x.lending.use); /* none of both ends a loan */
     dl_exec_give_back(&x);
     CHECK_INT(DL_NEXT_FREE, x.lending.use);
     end();
 }
 
-static void *swap(void *context)
+TEST(memory_that_is_used_is_lent_after_a_rejoin_or_the_end)
+{
+    begin();
+    dl_exec_use_next(&x, 3);
+    dl_exec_end_use(&x);
+    CHECK(dl_exec_lend(&x, 0) == values);
+    dl_exec_give_back(&x);
+    dl_exec_use_next(&x, 0); /* of an older snapshot */
+    CHECK(dl_exec_lend(&x, 0) == NULL);
+    dl_exec_release_applied(&x, true);
+    CHECK(dl_exec_lend(&x, 0) == values);
+    end();
+}
+
+static void *apply(void *context)
 {
     (void)context;
-    dl_exec_free_next(&x);
+    x.state.control.entry++;
+    dl_exec_release_applied(&x, false);
     return NULL;
 }
 
-TEST(a_loan_waits_for_the_swap)
+TEST(a_loan_waits_until_the_entry_is_applied)
 {
     pthread_t thread;
     begin();
-    dl_exec_use_next(&x);
-    CHECK_INT(0, pthread_create(&thread, NULL, swap, NULL));
+    dl_exec_use_next(&x, 0);
+    CHECK_INT(0, pthread_create(&thread, NULL, apply, NULL));
     CHECK(dl_exec_lend(&x, dl_time_after(dl_clock_now(), 100 * DL_SECOND)) == values);
     CHECK_INT(0, pthread_join(thread, NULL));
     end();
@@ -96,5 +116,6 @@ TEST(memory_that_is_always_in_use_is_not_lendable)
 }
 
 TEST_MAIN(an_entry_is_computed_after_the_memory_is_given_back,
-          memory_that_is_used_is_not_lent_before_the_swap, a_loan_waits_for_the_swap,
-          memory_that_is_always_in_use_is_not_lendable)
+          memory_that_is_used_is_not_lent_before_the_entry_is_applied,
+          memory_that_is_used_is_lent_after_a_rejoin_or_the_end,
+          a_loan_waits_until_the_entry_is_applied, memory_that_is_always_in_use_is_not_lendable)

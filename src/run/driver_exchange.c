@@ -288,6 +288,7 @@ static void apply_reply(dl_driver *d, dl_reply *reply, diloco_status sent)
     }
     d->outcome.ended =
         d->exchange.open.kind == DL_REQUEST_FAIL || d->exchange.open.kind == DL_REQUEST_DONE;
+    dl_exec_release_applied(d->a.exec, d->outcome.ended);
     update_heartbeats(d);
     if (d->thread.beside) pthread_cond_broadcast(&d->thread.moved_on);
 }

@@ -41,12 +41,12 @@ static diloco_status count_key(void *context, const char *key, size_t len)
     return DILOCO_OK;
 }
 
-static int n_contributions(const toy *t)
+static int n_objects(const toy *t, const char *prefix)
 {
     int n = 0;
     dl_store *store;
     CHECK_OK(dl_store_open(&store, t->settings[0][1], false));
-    CHECK_OK(dl_store_list(store, "c/", NULL, count_key, &n, DL_NEVER));
+    CHECK_OK(dl_store_list(store, prefix, NULL, count_key, &n, DL_NEVER));
     dl_store_close(store);
     return n;
 }
@@ -60,7 +60,7 @@ static void check_nothing_is_put(const char *name, const char *save_beside)
     toy_live(&t);
     CHECK(t.status != DILOCO_OK);
     CHECK_CONTAINS("local state", t.text);
-    CHECK_INT(0, n_contributions(&t));
+    CHECK_INT(0, n_objects(&t, "c/"));
 }
 
 TEST(p16_no_contribution_is_put_before_the_state_is_saved)
@@ -289,7 +289,7 @@ static void check_failure(const char *name, const char *save_beside)
     toy_live(&t);
     filled.fails = false;
     CHECK_INT(DILOCO_EREFUSED, t.status);
-    CHECK_INT(0, n_contributions(&t));
+    CHECK_INT(0, n_objects(&t, "c/"));
     CHECK(access(file, F_OK) != 0);
 }
 
@@ -342,7 +342,7 @@ static struct {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     bool shut;
-    int n_synced, n_failing; /* n_failing: the first syncs fail */
+    int n_held, n_synced, n_failing; /* n_failing: the first syncs fail */
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
 static void set_gate(bool shut)
@@ -358,6 +358,7 @@ __attribute__((visibility("default"))) int fsync(int fd)
 {
     if (is_private_state(fd, "local.safetensors")) {
         pthread_mutex_lock(&gate.lock);
+        gate.n_held += gate.shut;
         while (gate.shut)
             pthread_cond_wait(&gate.changed, &gate.lock);
         const bool fails = gate.n_synced++ < gate.n_failing;
@@ -553,6 +554,150 @@ TEST(a_copy_borrows_memory_of_the_exchange_if_there_is_too_little)
     CHECK_BYTES(plain.w, t.w, sizeof plain.w);
 }
 
+/* The second entry is computed, and its state is not finite. So the entry is an abort. */
+static diloco_status step_out_of_bounds_once(void *user, const diloco_user_step *s)
+{
+    int *n_aborted = user;
+    if (s->commits == 1 && *n_aborted == 0) return ++*n_aborted, DILOCO_ENUMERIC;
+    for (size_t i = 0; i < s->n; i++)
+        s->theta[i] -= s->learning_rate * s->g[i];
+    return DILOCO_OK;
+}
+
+TEST(memory_in_which_an_aborted_entry_was_computed_is_lent_again)
+{
+    int n_aborted = 0;
+    const diloco_user_outer outer = {.size = sizeof outer,
+                                     .name = "sgd",
+                                     .user = &n_aborted,
+                                     .n_vectors = 1,
+                                     .step = step_out_of_bounds_once};
+    toy t = toy_with("aborted", "1");
+    t.prepare = register_piece;
+    t.parts.outer = &outer;
+    filled.n_fills = filled.n_direct = 0;
+    atomic_store(&scarce, true);
+    toy_live(&t);
+    atomic_store(&scarce, false);
+    TOY_OK(t);
+    CHECK_INT(1, n_aborted);
+    CHECK_INT(4, filled.n_fills);
+    CHECK_INT(1, filled.n_direct); /* of the first due point, where there is too little memory */
+}
+
+/* The exchange computes entries meanwhile. */
+static double step_after_a_save(toy *t, const diloco_run_info *now)
+{
+    CHECK_OK(diloco_run_save(t->run));
+    return toy_step(t, now);
+}
+
+TEST(saves_by_the_caller_in_lent_memory_change_no_bits)
+{
+    toy plain = toy_with("unlent", "2");
+    toy_set(&plain, "trainer.rounds", "12");
+    plain.prepare = register_piece;
+    toy_live(&plain);
+    TOY_OK(plain);
+    toy t = toy_with("lent", "2");
+    toy_set(&t, "trainer.rounds", "12");
+    t.prepare = register_piece;
+    t.step = step_after_a_save;
+    filled.n_fills = filled.n_direct = 0;
+    atomic_store(&scarce, true);
+    toy_live(&t);
+    atomic_store(&scarce, false);
+    TOY_OK(t);
+    CHECK(filled.n_direct < filled.n_fills);
+    CHECK_BYTES(plain.theta, t.theta, sizeof plain.theta);
+    CHECK_BYTES(plain.w, t.w, sizeof plain.w);
+}
+
+/* r0 and r1 have due points at 3, 6, 9, …. r1 closes entry 1 before r0 captures for it. So r0 reads
+ * it from the log while its own save of that due point has the memory in which it is to be
+ * computed. The disk is slow until r1's step at 8. */
+static struct late {
+    const toy *first;
+    atomic_int position; /* of r0 */
+    atomic_bool over;    /* a wait has ended without its condition */
+    int n_passed;
+} late;
+
+static bool has_position(int least)
+{
+    return atomic_load(&late.position) >= least;
+}
+
+static bool has_entries(int least)
+{
+    return n_objects(late.first, "log/") >= least;
+}
+
+static bool has_held(int least)
+{
+    pthread_mutex_lock(&gate.lock);
+    const bool held = gate.n_held >= least;
+    pthread_mutex_unlock(&gate.lock);
+    return held;
+}
+
+static void wait_until(bool (*has)(int least), int least)
+{
+    for (int ms = 0; !has(least) && !atomic_load(&late.over); ms++) {
+        if (ms == 30000) atomic_store(&late.over, true);
+        dl_clock_sleep(DL_MILLISECOND);
+    }
+}
+
+static double step_of_the_late_one(toy *t, const diloco_run_info *now)
+{
+    atomic_store(&late.position, (int)now->position);
+    if (now->position == 5) {
+        wait_until(has_entries, 2);
+        set_gate(true);
+    }
+    return toy_step(t, now);
+}
+
+static double step_of_the_other(toy *t, const diloco_run_info *now)
+{
+    if (now->position == 2 || now->position == 5) wait_until(has_position, (int)now->position);
+    if (now->position == 8) {
+        wait_until(has_held, 1);
+        dl_clock_sleep(50 * DL_MILLISECOND); /* r0's COMPUTE is likely to wait by then */
+        late.n_passed += dl_driver_facts_now(late.first->run->driver).entry == 1;
+        set_gate(false);
+    }
+    return toy_step(t, now);
+}
+
+TEST(an_entry_that_others_close_is_computed_after_the_save_that_has_its_memory)
+{
+    toy all[2];
+    late = (struct late){.first = &all[0]};
+    toy_crew(all, 2, scratch_path("late"), "none");
+    all[0].settings[all[0].n_settings - 1][1] = scratch_path("late.state");
+    toy_set_all(all, 2, "server.diloco.overlap_steps", "2");
+    toy_set_all(all, 2, "run.min_replicas", "1");
+    toy_set_all(all, 2, "run.close_at", "1");
+    toy_set_all(all, 2, "run.grace", "0");
+    all[0].prepare = register_piece;
+    all[0].step = step_of_the_late_one;
+    all[1].step = step_of_the_other;
+    filled.n_fills = filled.n_direct = gate.n_held = 0;
+    atomic_store(&scarce, true);
+    CHECK_INT(0, pthread_create(&all[1].thread, NULL, toy_thread, &all[1]));
+    toy_live(&all[0]);
+    CHECK_INT(0, pthread_join(all[1].thread, NULL));
+    atomic_store(&scarce, false);
+    TOY_OK(all[0]);
+    TOY_OK(all[1]);
+    CHECK(!atomic_load(&late.over));
+    CHECK_INT(1, late.n_passed);
+    CHECK(filled.n_direct < filled.n_fills);
+    CHECK_BYTES(all[0].w, all[1].w, sizeof all[0].w);
+}
+
 /* ---- no memory for a second copy */
 
 /* Of the trainer, whose thread takes the memory. */
@@ -620,5 +765,8 @@ TEST_MAIN(p16_no_contribution_is_put_before_the_state_is_saved,
           a_due_point_does_not_wait_for_a_disk_that_still_writes_the_former_save,
           a_save_by_the_caller_that_waits_for_the_disk_is_interrupted,
           a_copy_borrows_memory_of_the_exchange_if_there_is_too_little,
+          memory_in_which_an_aborted_entry_was_computed_is_lent_again,
+          saves_by_the_caller_in_lent_memory_change_no_bits,
+          an_entry_that_others_close_is_computed_after_the_save_that_has_its_memory,
           a_due_point_without_memory_for_a_second_copy_warns_and_waits_for_the_disk,
           a_save_that_fails_while_a_newer_copy_waits_is_a_warning_and_changes_no_bits)
