@@ -131,6 +131,8 @@ static diloco_status capture_and_save(dl_driver *d, uint64_t entry)
     const int slot = dl_saver_take(d->saver);
     if (!d->a.saves.begin(d->a.user, slot)) {
         dl_saver_cancel(d->saver);
+        dl_log(DILOCO_LOG_WARN, "training waits while the private state is saved: the exchange "
+                                "uses the memory of its copy");
         return save_and_capture(d, entry);
     }
     diloco_status status = d->a.saves.fill(d->a.user, slot);

@@ -98,10 +98,11 @@ static dl_local_copying copying_of(diloco_run *run, const dl_local_facts *facts)
 }
 
 /* Gets the exchange's part of a slot's memory. The exchange may use it while it commits an entry,
- * which is short. It does not matter if that takes longer: the save is then made without a copy. */
+ * which takes seconds with a large model. If it takes longer, as while the store does not answer,
+ * the save is made without a copy. Then the pieces with a fill take memory of their own. */
 static bool begin_slot(void *user, int slot)
 {
-    static const dl_time LIMIT = 2 * DL_SECOND;
+    static const dl_time LIMIT = 10 * DL_SECOND;
     diloco_run *run = user;
     if (!dl_local_borrows(run->local, slot)) return true;
     void *memory = dl_exec_lend(run->exec, dl_time_after(dl_clock_now(), LIMIT));
