@@ -1,105 +1,10 @@
 /* mirrors_test.c - compares tensors of bf16 and f16, and tensors on a device, with the same run on
- * f32 in host memory.
- *
- * The test's device checks accesses: its memory can be touched only in its own copies, and a queued
- * copy is done when the stream is synchronized, not before. */
+ * f32 in host memory. The device is that of trap_device.h. */
 #include "state/mirrors.h"
 #include "tensor/manifest.h"
 #include "tensor/widths.h"
 #include "toy_run.h"
-
-#include <sys/mman.h>
-
-/* ---- the test's device -------------------------------------------------------------------- */
-
-enum { ARENA = 1 << 16, MAX_COPIES = 8 };
-
-typedef struct copy {
-    void *to;
-    const void *from;
-    size_t len;
-} copy;
-
-typedef struct trap {
-    unsigned char *memory; /* PROT_NONE except in `done` and `poke` */
-    size_t used, n_copies, n_done, n_in, pinned;
-    copy copies[MAX_COPIES];
-    bool fail;
-    size_t fail_at;     /* this copy, counted from 1, fails; 0: no copy does */
-    const char *reason; /* that a failing copy gives; NULL: none */
-    diloco_device device;
-} trap;
-
-static void set_open(const trap *d, bool open)
-{
-    if (mprotect(d->memory, ARENA, open ? PROT_READ | PROT_WRITE : PROT_NONE)) abort();
-}
-
-static diloco_status queue(trap *d, void *to, const void *from, size_t len)
-{
-    if (d->fail || (d->fail_at && d->n_copies + 1 == d->fail_at))
-        return d->reason ? dl_fail(DILOCO_EIO, "%s", d->reason) : DILOCO_EIO;
-    if (d->n_copies == MAX_COPIES) abort();
-    d->copies[d->n_copies++] = (copy){to, from, len};
-    return DILOCO_OK;
-}
-
-static diloco_status trap_in(void *user, void *stream, void *host, const void *device, size_t len)
-{
-    if (stream != (char *)user + 1) abort();
-    ((trap *)user)->n_in++;
-    return queue(user, host, device, len);
-}
-
-static diloco_status trap_out(void *user, void *stream, void *device, const void *host, size_t len)
-{
-    if (stream != (char *)user + 1) abort();
-    return queue(user, device, host, len);
-}
-
-static diloco_status trap_done(void *user, void *stream)
-{
-    trap *d = user;
-    (void)stream;
-    set_open(d, true);
-    for (size_t i = 0; i < d->n_copies; i++)
-        memcpy(d->copies[i].to, d->copies[i].from, d->copies[i].len);
-    set_open(d, false);
-    d->n_done += d->n_copies;
-    d->n_copies = 0;
-    return DILOCO_OK;
-}
-
-static void *trap_alloc(void *user, size_t len)
-{
-    ((trap *)user)->pinned++;
-    return malloc(len);
-}
-
-static void trap_release(void *user, void *memory)
-{
-    ((trap *)user)->pinned--;
-    free(memory);
-}
-
-static void trap_open(trap *d)
-{
-    *d = (trap){.memory = mmap(NULL, ARENA, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)};
-    if (d->memory == MAP_FAILED) abort();
-    d->device = (diloco_device){.user = d,
-                                .stream = (char *)d + 1,
-                                .copy_in = trap_in,
-                                .copy_out = trap_out,
-                                .synchronise = trap_done,
-                                .alloc = trap_alloc,
-                                .release = trap_release};
-}
-
-static void trap_close(trap *d)
-{
-    CHECK_INT(0, d->pinned);
-    munmap(d->memory, ARENA);
-}
+#include "trap_device.h"
 
 /* ---- a trainer with tensors of any type and place ----------------------------------------- */
 
@@ -118,9 +23,9 @@ static void get(trainer *r, float *w)
 {
     const size_t len = N * dl_dtype_size(r->dtype);
     unsigned char raw[N * sizeof(float)];
-    if (r->on_device) set_open(&r->device, true);
+    if (r->on_device) trap_set_open(&r->device, true);
     memcpy(raw, r->at, len);
-    if (r->on_device) set_open(&r->device, false);
+    if (r->on_device) trap_set_open(&r->device, false);
     dl_widen(w, raw, N, dl_dtype_name(r->dtype));
 }
 
@@ -128,9 +33,9 @@ static void set(trainer *r, const float *w)
 {
     unsigned char raw[N * sizeof(float)];
     dl_narrow(raw, w, N, dl_dtype_name(r->dtype));
-    if (r->on_device) set_open(&r->device, true);
+    if (r->on_device) trap_set_open(&r->device, true);
     memcpy(r->at, raw, N * dl_dtype_size(r->dtype));
-    if (r->on_device) set_open(&r->device, false);
+    if (r->on_device) trap_set_open(&r->device, false);
 }
 
 static void open_trainer(trainer *r, diloco_dtype dtype, bool on_device)
