@@ -243,10 +243,14 @@ class Run(Unique):
             _c.check(_c.lib().diloco_run_gradient(self._open, _c.text(name), g.pointer))
             self._kept.append(g)
 
-    def device(self, copies: DeviceCopies) -> None:
+    def device(self, copies: Optional[DeviceCopies]) -> None:
         """The tensors that are registered after this call are not in host memory: the library keeps
         a copy of each there, and ``copies`` moves the values of the fragment that a call needs. The
-        pointer of such a tensor's Memory may be any number but 0. Before join. InvalidError."""
+        pointer of such a tensor's Memory may be any number but 0. None: they are in host memory
+        again. Before join. InvalidError."""
+        if copies is None:
+            _c.check(_c.lib().diloco_run_device_sized(self._open, None, 0))
+            return
         me = weakref.ref(self)
 
         def alloc(_user: Any, size: int) -> Optional[int]:

@@ -364,6 +364,8 @@ class Binding(Unique):
                     self._run.device(self._mirrors)
                 mirrored = True
             self._run.tensor(m.name, memory, role=m.role, fragment=fragment)
+        if mirrored:
+            self._run.device(None)
         for name, piece in self._private.items():
             self._run.private(name, bytes_of(piece.room()), filler(name, piece, self.island))
 

@@ -64,7 +64,8 @@ static diloco_status register_gradients(diloco_run *run, dl_setup *s)
     return DILOCO_OK;
 }
 
-/* Registers all tensors, the gradients in data_parallel, and the data's digest. */
+/* Registers all tensors, the gradients in data_parallel, and the data's digest. Gradients and
+ * private pieces are in host memory. */
 static diloco_status register_tensors(diloco_run *run, dl_setup *s, bool data_parallel)
 {
     int *fragment = calloc(s->n_tensors, sizeof *fragment);
@@ -72,6 +73,7 @@ static diloco_status register_tensors(diloco_run *run, dl_setup *s, bool data_pa
     const diloco_status status = register_all(run, s, fragment);
     free(fragment);
     DL_TRY(status);
+    DL_TRY(diloco_run_device(run, NULL));
     if (data_parallel) DL_TRY(register_gradients(run, s));
     return diloco_run_data_digest(run, dl_data_digest(s->data));
 }
