@@ -3,7 +3,7 @@
  *
  *     diloco_run_open(&run, config, "r0");        // clients.total_clients and the rest by name
  *     diloco_run_tensor(run, &weights);           // the shared model
- *     diloco_run_private(run, "moments", m, len); // a client's private state
+ *     diloco_run_private(run, "moments", m, len); // a client's private state, in host memory
  *     diloco_clients_run(run, &(diloco_clients){.fit = fit});
  *     diloco_run_close(run);
  *

@@ -64,8 +64,9 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_run_tensor(diloco_run *run,
 
 /* diloco_run_private registers `len` bytes that belong to this replica alone, such as inner moments
  * and counters. They are saved beside the run, restored on resume, and never sent. `data` stays the
- * caller's, at the same address, until diloco_run_close. Before diloco_run_join. Returns
- * DILOCO_EINVAL if the name is invalid or registered before. */
+ * caller's, at the same address, until diloco_run_close. It is on the device that was named last
+ * (diloco_run_device), and is read there only when it is saved. Before diloco_run_join. Returns
+ * DILOCO_EINVAL if the name is invalid or registered before; DILOCO_ENOMEM. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_private(diloco_run *run, const char *name,
                                                               void *data, size_t len);
 
@@ -74,10 +75,12 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_private(diloco_run *run, c
  * are saved.
  *
  *   data  [len] where diloco_run_join restores the bytes, and where they are saved from if there is
- *         no copy for a save beside training. Memory that is not touched before costs nothing.
- *   fill  writes all `len` bytes to `to`, which is `data` or aligned to 64 bytes. It is called on
- *         the caller's thread, in diloco_step, the halves of it, or diloco_run_save; in
- *         diloco_run_join only if nothing was restored. It may not call functions of this run.
+ *         no copy for a save beside training. Memory that is not touched before costs nothing. On a
+ *         device the bytes are restored there, and never saved from there.
+ *   fill  writes all `len` bytes to `to`, which is in host memory, and is `data` or aligned to 64
+ *         bytes; on a device it is never `data`. It is called on the caller's thread, in
+ *         diloco_step, the halves of it, or diloco_run_save; in diloco_run_join only if nothing was
+ *         restored. It may not call functions of this run.
  *
  * A status of `fill` other than DILOCO_OK is the result of that call, and nothing is saved. */
 typedef diloco_status (*diloco_fill_fn)(void *user, void *to);
@@ -195,10 +198,10 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_run_open_with(diloco_run **o
     return diloco_run_open_with_sized(out, config, replica, parts, sizeof *parts);
 }
 
-/* diloco_run_device names the device of the tensors that are registered after it. NULL means host
- * memory, as before the first call. The struct is copied, without what its members point at. At
- * most 16 devices; before diloco_run_join. Gradients and private pieces are always in host memory.
- */
+/* diloco_run_device names the device of the tensors, gradients and private pieces that are
+ * registered after it. NULL means host memory, as before the first call. The struct is copied,
+ * without what its members point at. At most 16 devices; before diloco_run_create and
+ * diloco_run_join. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_device_sized(diloco_run *run,
                                                                    const diloco_device *device,
                                                                    size_t size);
@@ -208,7 +211,8 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_run_device(diloco_run *run,
     return diloco_run_device_sized(run, device, sizeof *device);
 }
 
-/* diloco_run_gradient names the gradient of a registered parameter, f32 of its shape. With preset
+/* diloco_run_gradient names the gradient of a registered parameter, f32 of its shape, on the device
+ * that was named last (diloco_run_device), which need not be the tensor's. With preset
  * data_parallel each diloco_step reads it instead of the tensor's movement. It must follow from the
  * tensors and diloco_run_now alone: a step that a stop interrupted is taken again on resume. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_gradient(diloco_run *run, const char *tensor,
@@ -216,11 +220,11 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_gradient(diloco_run *run, 
 
 /* diloco_run_base registers a tensor that the model has and that is never exchanged, such as a
  * frozen weight under an adapter. The run keeps its name, its kind (type and shape in the caller's
- * words, at most 127 bytes) and a digest of its values. The values are read during this call only,
- * at about memory speed. All replicas register the same ones in the same order: diloco_run_join
- * returns DILOCO_EDIFFERS and names the first that differs. Call it before diloco_run_join. Returns
- * DILOCO_EINVAL if the name is invalid, registered before, or that of a diloco_run_tensor;
- * DILOCO_ENOMEM. */
+ * words, at most 127 bytes) and a digest of its values. The values are in host memory, and are read
+ * during this call only, at about memory speed. All replicas register the same ones in the same
+ * order: diloco_run_join returns DILOCO_EDIFFERS and names the first that differs. Call it before
+ * diloco_run_join. Returns DILOCO_EINVAL if the name is invalid, registered before, or that of a
+ * diloco_run_tensor; DILOCO_ENOMEM. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_base(diloco_run *run, const char *name,
                                                            const char *kind, const void *data,
                                                            size_t len);

@@ -37,17 +37,18 @@ typedef struct diloco_tensor {
     int fragment; /* 0 … fragments-1; 0 in vanilla DiLoCo */
 } diloco_tensor;
 
-/* diloco_device copies tensors that are not in host memory. copy_in and copy_out may return before
- * the copy is done; synchronise waits for all copies queued on `stream`. The library calls these
- * functions on the thread that called it, for the tensors that the call needs, never between calls.
- * The caller ensures that its own work on these tensors is done or queued on the same stream. An
- * error is returned by the call in progress and by every later one. */
+/* diloco_device copies tensors, gradients and private pieces that are not in host memory. copy_in
+ * and copy_out may return before the copy is done; synchronise waits for all copies queued on
+ * `stream`. The library calls these functions on the thread that called it, for what the call
+ * needs, never between calls. The caller ensures that its own work on this memory is done or queued
+ * on the same stream. An error is returned by the call in progress and by every later one. */
 typedef struct diloco_device {
     void *user, *stream; /* handed to each */
     diloco_status (*copy_in)(void *user, void *stream, void *host, const void *device, size_t len);
     diloco_status (*copy_out)(void *user, void *stream, void *device, const void *host, size_t len);
     diloco_status (*synchronise)(void *user, void *stream);
-    /* Host memory that the copies like (pinned); both or none. */
+    /* Host memory that the copies like (pinned); both or none. Private pieces are copied to and
+     * from other host memory. */
     void *(*alloc)(void *user, size_t len);
     void (*release)(void *user, void *memory);
     /* The device's name, such as the card's with the version of its library of products; NULL:

@@ -52,14 +52,15 @@ class Memory(NamedTuple):
 
 
 class DeviceCopies:
-    """Copies between host memory and tensors elsewhere (diloco_device). The library calls them on
-    the thread that called it. ``tensor``: the pointer of its Memory. An exception is raised by the
-    call in progress."""
+    """Copies between host memory and tensors, gradients or private pieces elsewhere (diloco_device).
+    The library calls them on the thread that called it. ``tensor``: the pointer of its Memory. An
+    exception is raised by the call in progress."""
 
     name: Optional[str] = None  #: the device's name, such as the card's; None: not known
 
     def alloc(self, size: int) -> int:
-        """The address of ``size`` bytes of host memory, until the run is closed."""
+        """The address of ``size`` bytes of host memory for a tensor or a gradient, until the run is
+        closed. Private pieces are copied to and from other host memory."""
         raise NotImplementedError
 
     def copy_in(self, host: int, tensor: int, size: int) -> None:
@@ -244,10 +245,10 @@ class Run(Unique):
             self._kept.append(g)
 
     def device(self, copies: Optional[DeviceCopies]) -> None:
-        """The tensors that are registered after this call are not in host memory: the library keeps
-        a copy of each there, and ``copies`` moves the values of the fragment that a call needs. The
-        pointer of such a tensor's Memory may be any number but 0. None: they are in host memory
-        again. Before join. InvalidError."""
+        """The tensors, gradients and private pieces that are registered after this call are not in
+        host memory: ``copies`` moves the values that a call needs. The library keeps a copy of each
+        tensor and gradient in host memory. The pointer of such a Memory may be any number but 0.
+        None: they are in host memory again. Before join. InvalidError."""
         if copies is None:
             _c.check(_c.lib().diloco_run_device_sized(self._open, None, 0))
             return
@@ -271,9 +272,10 @@ class Run(Unique):
                 fill: Optional[Callable[[int], None]] = None) -> None:
         """Register bytes that belong to this replica alone (inner moments, counters): saved
         beside the run, given back on resume, never sent. ``data``: a writable buffer, or a
-        `Memory`. ``fill``: called with an address whenever the bytes are saved, to write all of
-        them there, instead of keeping them in ``data``, which then is only where a resume finds
-        them. Its exception is that of the step, and nothing is saved. It may not use this run."""
+        `Memory`, on the device that was named last (`device`). ``fill``: called with an address in
+        host memory whenever the bytes are saved, to write all of them there, instead of keeping
+        them in ``data``, which then is only where a resume finds them. Its exception is that of the
+        step, and nothing is saved. It may not use this run."""
         if isinstance(data, Memory):
             pointer, size = data.pointer, _c.ITEM_SIZES[data.dtype] * math.prod(data.shape)
             kept: Any = data

@@ -2,6 +2,7 @@
 import array
 import asyncio
 import contextlib
+import ctypes
 import json
 import logging
 import math
@@ -48,6 +49,34 @@ def in_threads(*calls):
         t.join()
     if raised:
         raise raised[0]
+
+
+class Elsewhere(_run.DeviceCopies):
+    """A device whose memory has numbers and no addresses, and whose copies are late."""
+
+    def __init__(self):
+        self.arrays, self.rooms, self.queued = [], {}, []
+
+    def memory(self, dtype, values):
+        self.arrays.append(values)
+        return _run.Memory(len(self.arrays), dtype, (len(values),), self)
+
+    def alloc(self, size):
+        room = ctypes.create_string_buffer(size)
+        self.rooms[ctypes.addressof(room)] = room
+        return ctypes.addressof(room)
+
+    def copy_in(self, host, tensor, size):
+        source = self.arrays[tensor - 1]
+        self.queued.append(lambda: ctypes.memmove(host, source.tobytes(), size))
+
+    def copy_out(self, tensor, host, size):
+        target = memoryview(self.arrays[tensor - 1]).cast("B")
+        self.queued.append(lambda: target.__setitem__(slice(None), ctypes.string_at(host, size)))
+
+    def synchronise(self):
+        while self.queued:
+            self.queued.pop()()
 
 
 class InScratch(unittest.TestCase):
@@ -118,6 +147,46 @@ class Life(InScratch):
             return resumed, begin
         self.assertEqual(life(5), (False, 0))
         self.assertEqual(life(8), (True, 5))
+
+    def test_private_state_on_a_device_comes_back(self):
+        def life(upto):
+            device, weights = Elsewhere(), array.array("f", [0] * 4)
+            there, here = array.array("q", [0]), array.array("q", [0])
+            with diloco.Run(self.store, sync_every=2, rounds=9) as run:
+                run.tensor("w", weights)
+                run.device(device)
+                run.private("there", device.memory("int64", there))
+                run.device(None)
+                run.private("here", here)
+                run.join()
+                begin = there[0], here[0]
+                while run.now.step < upto:
+                    there[0] += 1
+                    here[0] += 2
+                    run.step()
+                run.save()
+            return begin
+        self.assertEqual(life(5), (0, 0))
+        self.assertEqual(life(8), (5, 10))
+
+    def test_gradient_on_a_device_gives_the_bits_of_one_in_host_memory(self):
+        def life(device):
+            weights, gradient = array.array("f", [1, 2, 3, 4]), array.array("f", [0] * 4)
+            with diloco.Run(f"{self.store}-{device is None}", preset="data_parallel", rounds=3) as run:
+                if device is None:
+                    run.tensor("w", weights, gradient=gradient)
+                else:
+                    run.device(device)
+                    run.tensor("w", device.memory("float32", weights),
+                               gradient=device.memory("float32", gradient))
+                run.join()
+                while not run.done:
+                    gradient[:] = array.array("f", [w / 3 + run.now.step for w in weights])
+                    run.step(samples=1)
+            return bytes(weights)
+        here = life(None)
+        self.assertEqual(life(Elsewhere()), here)
+        self.assertNotEqual(here, array.array("f", [1, 2, 3, 4]).tobytes())
 
     def test_state_of_a_store_elsewhere_goes_where_the_program_has_it(self):
         host = socket.gethostname()

@@ -164,7 +164,8 @@ static diloco_status work(void *user, bool *worked)
 /* ---- a generation ----------------------------------------------------------------------- */
 
 /* Lists the caller's private arrays. One place remains for the residual. A client's state is read
- * and written in the arrays themselves, so a piece that is put together at a save has none. */
+ * and written in the arrays themselves. A piece that is put together at a save, or read from a
+ * device, has none. */
 static diloco_status list_vectors(user_worker *h)
 {
     size_t n;
@@ -174,8 +175,8 @@ static diloco_status list_vectors(user_worker *h)
     for (size_t i = 0; i < n; i++)
         if (mine[i].fill)
             return dl_fail(DILOCO_EREFUSED,
-                           "%s: a client's private piece is an array (diloco_run_private), not a "
-                           "function that fills one",
+                           "%s: a client's private piece is an array in host memory "
+                           "(diloco_run_private), not on a device, nor a function that fills one",
                            mine[i].name);
     memcpy(h->vectors, mine, n * sizeof *mine);
     h->n_vectors = n;

@@ -6,6 +6,7 @@
 #include "check.h"
 #include "log/entry.h"
 #include "scratch.h"
+#include "trap_device.h"
 #include <diloco/inspect.h>
 
 #include <math.h>
@@ -21,8 +22,9 @@ typedef struct scene {
     double shared[ROUNDS];      /* w after each round */
     uint64_t steps, holds;      /* that a client reports */
     size_t stop_after, n_fits, n_rounds;
-    diloco_fill_fn fill; /* of `count`; NULL: an array */
-    char text[1024];     /* of the error */
+    diloco_fill_fn fill;         /* of `count`; NULL: an array */
+    const diloco_device *device; /* of `count`; NULL: host memory */
+    char text[1024];             /* of the error */
 } scene;
 
 static const char *new_folder(void)
@@ -81,6 +83,7 @@ static diloco_status live(scene *s, const char *dir, const char *const (*more)[2
     const diloco_tensor w = {.name = "w", .data = s->w, .n_dims = 1, .shape = {3}};
     memset(s->w, 0, sizeof s->w);
     CHECK_OK(diloco_run_tensor(s->run, &w));
+    if (s->device) CHECK_OK(diloco_run_device(s->run, s->device));
     CHECK_OK(diloco_run_private_by(s->run, "count", &s->count, sizeof s->count, s->fill, s));
     const diloco_clients clients = {.user = s, .fit = fit, .round = see_round};
     const diloco_status status = diloco_clients_run(s->run, &clients);
@@ -178,8 +181,21 @@ TEST(private_piece_that_is_filled_at_a_save_is_refused)
     scene s = a_scene();
     s.fill = fill_nothing;
     CHECK_STATUS(DILOCO_EREFUSED, live(&s, new_folder(), NULL));
-    CHECK_CONTAINS("count: a client's private piece is an array", s.text);
+    CHECK_CONTAINS("count: a client's private piece is an array in host memory", s.text);
     CHECK_INT(0, s.n_fits);
+}
+
+TEST(private_piece_on_a_device_is_refused)
+{
+    trap d;
+    scene s = a_scene();
+    trap_open(&d);
+    s.device = &d.device;
+    CHECK_STATUS(DILOCO_EREFUSED, live(&s, new_folder(), NULL));
+    CHECK_CONTAINS("count: a client's private piece is an array in host memory", s.text);
+    CHECK_INT(0, s.n_fits);
+    CHECK_INT(0, d.n_calls);
+    trap_close(&d);
 }
 
 /* ---- an object at log/1 that is no entry (P7.9, P24) ---------------------------------------- */
@@ -235,6 +251,7 @@ TEST(p24_unreadable_entry_counts_no_client)
 }
 
 TEST_MAIN(p24_unreadable_entry_counts_no_client, private_piece_that_is_filled_at_a_save_is_refused,
+          private_piece_on_a_device_is_refused,
           shared_model_follows_the_worked_trace_and_each_client_keeps_its_state,
           interrupted_run_resumes_to_the_same_model,
           reports_that_do_not_fit_the_run_are_refused_by_the_clients_name,

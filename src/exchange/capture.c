@@ -243,6 +243,7 @@ diloco_status dl_exec_capture(dl_exec *x, uint64_t entry, uint32_t fragment,
     dl_capture *c = &x->capture.at[entry % x->capture.n];
     if (!x->capture.copies && !x->a.moves)
         DL_TRY(dl_mirrors_pull(x->a.mirrors, (int)fragment, x->a.trainer_pool));
+    DL_TRY(dl_mirrors_pull(x->a.gradient_mirrors, (int)fragment, x->a.trainer_pool));
     /* The free copy of the state serves as memory. The two copies alternate, so its address differs
      * between entries. */
     if (x->capture.shares_next) c->g = x->state.next[fragment].theta;

@@ -29,6 +29,7 @@ typedef struct dl_exec_args {
     const dl_device_moves *moves; /* all tensors are on that device; NULL: the host computes */
     /* [n_tensors], or NULL: contribute these, not movements */
     const float *const *gradients;
+    dl_mirrors *gradient_mirrors; /* of the gradients on a device; NULL: none is */
     size_t n_tensors;
     size_t max_members;
     const char *spool_dir;   /* NULL: memory */

@@ -20,19 +20,28 @@ typedef struct dl_progress {
     uint64_t step, shard, next_sample;
 } dl_progress;
 
+/* A private piece on a device, for its dl_private's fill. */
+typedef struct dl_run_piece {
+    dl_mirrors *mirrors;
+    size_t index;
+} dl_run_piece;
+
 /* The tensors that the caller has registered. */
 typedef struct dl_run_model {
     diloco_tensor *tensors; /* owned, with owned names; data is the caller's */
     size_t n_tensors;
-    const float **gradients; /* [n_tensors], NULL for a tensor without one */
+    /* [n_tensors], NULL for a tensor without one; from diloco_run_create in host memory */
+    const float **gradients;
     bool has_gradients;
     /* [n_tensors], into known_devices; NULL for host memory. */
-    const diloco_device **devices;
+    const diloco_device **devices, **gradient_devices;
     diloco_device *known_devices[DL_MAX_DEVICES]; /* owned */
     size_t n_devices;
-    const diloco_device *device;          /* of the tensors that are registered next */
-    dl_mirrors *mirrors;                  /* from diloco_run_create; NULL: no tensor needs one */
+    const diloco_device *device; /* of what is registered next */
+    dl_mirrors *mirrors;         /* from diloco_run_create; NULL: no tensor needs one */
+    dl_mirrors *gradient_mirrors, *private_mirrors; /* NULL: none is on a device */
     dl_device_moves moves;                /* prepare NULL: the host computes at due points */
+    dl_run_piece pieces[DL_MAX_PRIVATES]; /* [n_privates] of those on a device */
     dl_private privates[DL_MAX_PRIVATES]; /* names owned, except the exchange's */
     size_t n_privates;
     size_t n_exchanges; /* the last privates are the exchange's; from diloco_run_join */
@@ -148,6 +157,19 @@ size_t dl_run_lent_len(const diloco_run *run);
 DL_MUST_CHECK diloco_status dl_run_set_saves(diloco_run *run, dl_driver_args *args);
 /* Returns empty facts with the run's own arrays. */
 dl_local_facts dl_run_facts_room(diloco_run *run);
+
+/* ---- device_pieces.c */
+
+/* Makes the mirrors of tensors and gradients. Once; after an error it may be called again. */
+DL_MUST_CHECK diloco_status dl_run_make_mirrors(diloco_run *run);
+/* Gives private piece i, which was registered on the current device, a place in host memory.
+ * Returns DILOCO_ENOMEM. */
+DL_MUST_CHECK diloco_status dl_run_place_private(diloco_run *run, size_t i);
+/* Copies restored tensors and private pieces to their devices. */
+DL_MUST_CHECK diloco_status dl_run_push_restored(diloco_run *run);
+/* Returns the first error of any device. */
+DL_MUST_CHECK diloco_status dl_run_check_devices(const diloco_run *run);
+void dl_run_release_devices(diloco_run *run);
 
 /* join.c: undoes the join. NULL fields are fine. */
 void dl_run_unjoin(diloco_run *run);

@@ -91,9 +91,7 @@ diloco_status diloco_run_create(diloco_run *run)
     if (run->created) return DILOCO_OK;
     if (run->model.n_tensors == 0)
         return dl_fail(DILOCO_EINVAL, "no tensors are registered: there is nothing to train");
-    if (!run->model.mirrors)
-        DL_TRY(dl_mirrors_create(&run->model.mirrors, run->model.tensors, run->model.devices,
-                                 run->model.n_tensors));
+    DL_TRY(dl_run_make_mirrors(run));
     DL_TRY(dl_mirrors_pull(run->model.mirrors, DL_ALL_FRAGMENTS, run->pools.trainer));
     DL_TRY(take_key(run, run->config.roster));
     const dl_run_creation what = {.config = &run->config,
@@ -196,7 +194,7 @@ static diloco_status load_local(diloco_run *run, dl_local_facts *facts)
                        run->folders.local_dir, run->replica);
     }
     DL_TRY(status);
-    dl_mirrors_push(run->model.mirrors, DL_ALL_FRAGMENTS, run->pools.trainer);
+    DL_TRY(dl_run_push_restored(run));
     run->join.resumed = true;
     take_progress(run, facts);
     return dl_exec_unpack_in_flight(run->exec);
@@ -253,6 +251,7 @@ static diloco_status make_exec(diloco_run *run)
         .self = run->self,
         .tensors = run->model.tensors,
         .mirrors = run->model.mirrors,
+        .gradient_mirrors = run->model.gradient_mirrors,
         .moves = run->model.moves.prepare ? &run->model.moves : NULL,
         .gradients = run->model.has_gradients ? run->model.gradients : NULL,
         .n_tensors = run->model.n_tensors,
@@ -485,7 +484,7 @@ static diloco_status join(diloco_run *run)
     /* The first stop adopts the shared model, so no step may be counted before it has succeeded. */
     run->trained.due = true;
     DL_TRY(dl_driver_begin(run->driver, run->join.resumed ? &facts.pace : NULL, run->room.bases));
-    DL_TRY(dl_mirrors_check(run->model.mirrors));
+    DL_TRY(dl_run_check_devices(run));
     run->trained.due = false;
     dl_run_warn_of_resume(run, &facts);
     dl_run_go_on(run);

@@ -11,11 +11,9 @@
 
 const char *dl_run_device_name(const diloco_run *run)
 {
-    for (size_t i = 0; i < run->model.n_tensors; i++) {
-        const diloco_device *device = run->model.devices[i];
-        if (device) return device->name ? device->name : "";
-    }
-    return "cpu";
+    if (run->model.n_devices == 0) return "cpu";
+    const char *name = run->model.known_devices[0]->name;
+    return name ? name : "";
 }
 
 /* A device without a name is equal to any other. */

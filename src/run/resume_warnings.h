@@ -4,8 +4,8 @@
 
 #include "run/handle.h"
 
-/* Returns the name of the device that has the first registered tensor on a device, "cpu" if all
- * are in host memory, or "" if the device was given no name. */
+/* Returns the name of the first device that was registered, "cpu" if all is in host memory, or ""
+ * if the device was given no name. */
 const char *dl_run_device_name(const diloco_run *run);
 
 /* dl_run_warn_of_resume reports in the record that another machine or device saved the state, or

@@ -98,8 +98,10 @@ diloco_status diloco_run_tensor_sized(diloco_run *run, const diloco_tensor *give
     if (g) run->model.gradients = g;
     const diloco_device **d = realloc(run->model.devices, n * sizeof *d);
     if (d) run->model.devices = d;
+    const diloco_device **of_g = realloc(run->model.gradient_devices, n * sizeof *of_g);
+    if (of_g) run->model.gradient_devices = of_g;
     char *name = strdup(tensor->name);
-    if (!t || !g || !d || !name) {
+    if (!t || !g || !d || !of_g || !name) {
         free(name);
         return dl_fail(DILOCO_ENOMEM, "out of memory for tensor %s", tensor->name);
     }
@@ -107,6 +109,7 @@ diloco_status diloco_run_tensor_sized(diloco_run *run, const diloco_tensor *give
     t[n - 1].name = name;
     g[n - 1] = NULL;
     d[n - 1] = run->model.device;
+    of_g[n - 1] = NULL;
     run->model.n_tensors = n;
     return DILOCO_OK;
 }
@@ -116,9 +119,9 @@ void dl_run_set_moves(diloco_run *run, const dl_device_moves *moves)
     run->model.moves = *moves;
 }
 
-/* Sets the device of the tensors that are registered next; NULL means host memory (public, run.h).
- * The functions are copied into a block of their own, since tensors keep a pointer to it. alloc and
- * release are optional together. */
+/* Sets the device of what is registered next; NULL means host memory (public, run.h). The functions
+ * are copied into a block of their own, since mirrors keep a pointer to it. alloc and release are
+ * optional together. */
 diloco_status diloco_run_device_sized(diloco_run *run, const diloco_device *device, size_t size)
 {
     diloco_device seen;
@@ -151,6 +154,7 @@ diloco_status diloco_run_gradient(diloco_run *run, const char *tensor, const flo
             return dl_fail(DILOCO_EINVAL, "tensor %s is of whole numbers: it has no gradient",
                            tensor);
         run->model.gradients[i] = gradient;
+        run->model.gradient_devices[i] = gradient ? run->model.device : NULL;
         run->model.has_gradients = true;
         return DILOCO_OK;
     }
@@ -183,9 +187,15 @@ diloco_status diloco_run_private_by(diloco_run *run, const char *name, void *dat
         return dl_fail(DILOCO_EINVAL, "more than %d private pieces", DL_MAX_PRIVATES);
     char *copy = strdup(name);
     if (!copy) return dl_fail(DILOCO_ENOMEM, "out of memory for %s", name);
-    run->model.privates[run->model.n_privates++] =
+    const size_t i = run->model.n_privates;
+    run->model.privates[i] =
         (dl_private){.name = copy, .data = data, .len = len, .fill = fill, .user = user};
-    return DILOCO_OK;
+    const diloco_status status = dl_run_place_private(run, i);
+    if (status)
+        free(copy);
+    else
+        run->model.n_privates++;
+    return status;
 }
 
 /* Registers a tensor that is not exchanged but must be equal everywhere, such as a frozen base
@@ -335,7 +345,7 @@ static diloco_status stop(diloco_run *run)
 {
     DL_TRY(begin_stop(run));
     DL_TRY(dl_driver_stop(run->driver));
-    DL_TRY(dl_mirrors_check(run->model.mirrors));
+    DL_TRY(dl_run_check_devices(run));
     run->trained.due = false;
     dl_run_go_on(run);
     if (diloco_run_done(run)) dl_run_end_line(run);
@@ -539,11 +549,8 @@ void diloco_run_close(diloco_run *run)
     free(run->workers.watch.at);
     free(run->model.tensors);
     free(run->model.gradients);
-    free(run->model.devices);
     dl_base_deinit(&run->model.base);
-    dl_mirrors_destroy(run->model.mirrors);
-    for (size_t i = 0; i < run->model.n_devices; i++)
-        free(run->model.known_devices[i]);
+    dl_run_release_devices(run);
     free(run->trained.work);
     free(run->trained.loss_sum);
     free(run->room.saved);

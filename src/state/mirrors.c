@@ -12,10 +12,11 @@
 #include <string.h>
 
 typedef struct mirror {
-    diloco_tensor at; /* the trainer's tensor, as it was registered */
+    diloco_tensor at; /* the trainer's tensor, as it was registered; a private piece is of bytes */
     const diloco_device *device;
     size_t count;
-    void *data; /* owned; of the stored type */
+    void *data;                  /* owned; of the stored type */
+    const diloco_device *lender; /* of `data`; NULL: it is the heap's */
     /* owned: copied to and from the device; equal to `data` if the types are equal */
     unsigned char *raw;
 } mirror;
@@ -23,6 +24,7 @@ typedef struct mirror {
 /* The first failure is kept until the end, since a copy to a device returns no status to its
  * caller. */
 struct dl_mirrors {
+    const char *of; /* before a mirror's name in errors */
     mirror *all;
     size_t n;
     diloco_status failed;
@@ -57,25 +59,22 @@ static void give_back(const diloco_device *device, void *memory)
 }
 
 /* Allocates the copies of one tensor. A narrow device tensor needs two: `raw` for the device's
- * copy, and `data` for the converted values. After an error `unmake` releases what exists. */
-static diloco_status make(mirror *m, const diloco_tensor *tensor, const diloco_device *device,
-                          size_t count)
+ * copy, and `data` for the converted values. Returns false if there is too little memory; `unmake`
+ * releases what exists. */
+static bool make(mirror *m, const diloco_tensor *tensor, const diloco_device *device, size_t count)
 {
     *m = (mirror){.at = *tensor, .device = device, .count = count};
     const bool through = device && is_narrow(m);
-    /* NULL: a conversion copies, not the device */
-    const diloco_device *where = through ? NULL : device;
-    m->data = take(where, count * dl_dtype_size(dl_dtype_stored(tensor->dtype)));
+    m->lender = through ? NULL : device; /* NULL: a conversion copies, not the device */
+    m->data = take(m->lender, count * dl_dtype_size(dl_dtype_stored(tensor->dtype)));
     if (device) m->raw = through ? take(device, raw_len(m)) : m->data;
-    if (m->data && (m->raw || !device)) return DILOCO_OK;
-    return dl_fail(DILOCO_ENOMEM, "no host memory for tensor %s", tensor->name);
+    return m->data && (m->raw || !device);
 }
 
 static void unmake(mirror *m)
 {
-    const bool through = m->raw && m->raw != m->data;
-    give_back(through ? NULL : m->device, m->data);
-    if (through) give_back(m->device, m->raw);
+    give_back(m->lender, m->data);
+    if (m->raw && m->raw != m->data) give_back(m->device, m->raw);
 }
 
 void dl_mirrors_destroy(dl_mirrors *m)
@@ -93,21 +92,22 @@ static diloco_status make_all(dl_mirrors *m, const diloco_tensor *tensors,
     for (size_t i = 0; i < manifest->n_tensors; i++) {
         const bool narrow = dl_dtype_stored(tensors[i].dtype) != tensors[i].dtype;
         if (!narrow && !devices[i]) continue;
-        DL_TRY(make(&m->all[m->n++], &tensors[i], devices[i], manifest->tensors[i].count));
+        if (!make(&m->all[m->n++], &tensors[i], devices[i], manifest->tensors[i].count))
+            return dl_fail(DILOCO_ENOMEM, "no host memory for %s %s", m->of, tensors[i].name);
     }
     return DILOCO_OK;
 }
 
 /* The manifest is made only to check the tensors and to count their elements. The tensors' data
  * changes at the end, so that nothing has changed after an error. */
-diloco_status dl_mirrors_create(dl_mirrors **out, diloco_tensor *tensors,
-                                const diloco_device *const *devices, size_t n)
+static diloco_status create(dl_mirrors **out, const char *of, diloco_tensor *tensors,
+                            const diloco_device *const *devices, size_t n)
 {
     dl_manifest manifest;
     *out = NULL;
     DL_TRY(dl_manifest_init(&manifest, tensors, n, false));
     dl_mirrors *m = calloc(1, sizeof *m);
-    if (m) m->all = calloc(n, sizeof *m->all);
+    if (m) *m = (dl_mirrors){.of = of, .all = calloc(n, sizeof *m->all)};
     diloco_status status = m && m->all ? make_all(m, tensors, devices, &manifest)
                                        : dl_fail(DILOCO_ENOMEM, "out of memory for %zu tensors", n);
     dl_manifest_deinit(&manifest);
@@ -118,6 +118,55 @@ diloco_status dl_mirrors_create(dl_mirrors **out, diloco_tensor *tensors,
     for (size_t i = 0, k = 0; i < n && k < m->n; i++)
         if (!strcmp(tensors[i].name, m->all[k].at.name)) tensors[i].data = m->all[k++].data;
     *out = m;
+    return DILOCO_OK;
+}
+
+diloco_status dl_mirrors_create(dl_mirrors **out, diloco_tensor *tensors,
+                                const diloco_device *const *devices, size_t n)
+{
+    return create(out, "tensor", tensors, devices, n);
+}
+
+/* A gradient has its tensor's name, shape and fragment. */
+diloco_status dl_mirrors_create_gradients(dl_mirrors **out, const float **gradients,
+                                          const diloco_tensor *tensors,
+                                          const diloco_device *const *devices, size_t n)
+{
+    *out = NULL;
+    diloco_tensor *all = calloc(n, sizeof *all);
+    if (!all) return dl_fail(DILOCO_ENOMEM, "out of memory for %zu gradients", n);
+    for (size_t i = 0; i < n; i++) {
+        all[i] = tensors[i];
+        all[i].dtype = DILOCO_F32;
+        all[i].data = (void *)(uintptr_t)gradients[i]; /* only read: it is never pushed */
+    }
+    const diloco_status status = create(out, "the gradient of tensor", all, devices, n);
+    for (size_t i = 0; i < n && !status; i++)
+        gradients[i] = all[i].data;
+    free(all);
+    return status;
+}
+
+/* Memory of the device's own would be in use from the beginning, and most saves read a piece to
+ * elsewhere. */
+diloco_status dl_mirrors_add_private(dl_mirrors **out, size_t *index, void **host, const char *name,
+                                     void *data, size_t len, const diloco_device *device)
+{
+    DL_ASSERT(len > 0 && device);
+    if (!*out) *out = calloc(1, sizeof **out);
+    dl_mirrors *m = *out;
+    mirror *all = m ? realloc(m->all, (m->n + 1) * sizeof *all) : NULL;
+    if (all) m->all = all;
+    void *bytes = all ? calloc(len, 1) : NULL;
+    if (!bytes) return dl_fail(DILOCO_ENOMEM, "no host memory for private piece %s", name);
+    m->of = "private piece";
+    m->all[m->n] = (mirror){.at = {.name = name, .data = data, .dtype = DILOCO_BOOL},
+                            .device = device,
+                            .count = len,
+                            .data = bytes,
+                            .raw = bytes};
+    *index = m->n++;
+    *host = bytes;
     return DILOCO_OK;
 }
 
@@ -138,12 +187,30 @@ static void note_text(dl_mirrors *m)
 /* Keeps the device's own reason, if the call has set one. */
 static void fail(dl_mirrors *m, const mirror *one, const char *what, diloco_status status)
 {
-    const char *reason = diloco_error_text();
+    const char *reason = diloco_error_text(), *card = one->device->name;
     const bool is_new = strncmp(reason, m->before, sizeof m->before - 1) != 0;
+    const bool named = card && *card;
     if (m->failed) return;
     m->failed = status;
-    snprintf(m->text, sizeof m->text, "the device of tensor %s failed to %s%s%.700s", one->at.name,
-             what, is_new ? ": " : "", is_new ? reason : "");
+    snprintf(m->text, sizeof m->text, "the device of %s %s%s%.150s%s failed to %s%s%.500s", m->of,
+             one->at.name, named ? " (" : "", named ? card : "", named ? ")" : "", what,
+             is_new ? ": " : "", is_new ? reason : "");
+}
+
+static void queue_in(dl_mirrors *m, const mirror *one, void *to)
+{
+    const diloco_device *d = one->device;
+    note_text(m);
+    const diloco_status status = d->copy_in(d->user, d->stream, to, one->at.data, raw_len(one));
+    if (status) fail(m, one, "copy to the host", status);
+}
+
+static void wait_for(dl_mirrors *m, const mirror *one)
+{
+    const diloco_device *d = one->device;
+    note_text(m);
+    const diloco_status status = d->synchronise(d->user, d->stream);
+    if (status) fail(m, one, "synchronise", status);
 }
 
 /* Waits once for each stream with queued copies; tensors of one device are adjacent. It also waits
@@ -154,12 +221,18 @@ static void wait_for_all(dl_mirrors *m, int fragment)
     for (size_t i = 0; i < m->n; i++) {
         const mirror *one = &m->all[i];
         if (!concerns(one, fragment) || !one->device || one->device == waited) continue;
-        note_text(m);
-        const diloco_status status =
-            one->device->synchronise(one->device->user, one->device->stream);
-        if (status) fail(m, one, "synchronise", status);
+        wait_for(m, one);
         waited = one->device;
     }
+}
+
+diloco_status dl_mirrors_read(dl_mirrors *m, size_t index, void *to)
+{
+    const mirror *one = &m->all[index];
+    DL_ASSERT(index < m->n && one->device && !is_narrow(one));
+    if (!m->failed) queue_in(m, one, to);
+    wait_for(m, one);
+    return dl_mirrors_check(m);
 }
 
 void dl_mirrors_settle(dl_mirrors *m, int fragment)
@@ -234,12 +307,7 @@ diloco_status dl_mirrors_pull(dl_mirrors *m, int fragment, dl_pool *pool)
     if (!m) return DILOCO_OK;
     for (size_t i = 0; i < m->n && !m->failed; i++) {
         const mirror *one = &m->all[i];
-        const diloco_device *d = one->device;
-        if (!d || !concerns(one, fragment)) continue;
-        note_text(m);
-        const diloco_status status =
-            d->copy_in(d->user, d->stream, one->raw, one->at.data, raw_len(one));
-        if (status) fail(m, one, "copy to the host", status);
+        if (one->device && concerns(one, fragment)) queue_in(m, one, one->raw);
     }
     wait_for_all(m, fragment);
     convert_all(m, fragment, true, pool);

@@ -375,6 +375,54 @@ TEST(reason_of_a_failed_copy_is_the_devices_own_if_it_gives_one)
     }
 }
 
+/* A gradient is f32, whatever its tensor's type. */
+TEST(gradients_and_private_pieces_are_read_and_named)
+{
+    trap d;
+    dl_mirrors *gradients, *privates = NULL;
+    size_t index[2];
+    void *host[2];
+    float values[N], read[N] = {0};
+    trap_open(&d);
+    d.device.name = "card 7";
+    float *at = (float *)(void *)d.memory;
+    const diloco_tensor tensors[2] = {
+        {.name = "a", .n_dims = 1, .shape = {N}},
+        {.name = "b", .dtype = DILOCO_BF16, .n_dims = 1, .shape = {N}}};
+    const float *places[2] = {NULL, at};
+    const diloco_device *devices[2] = {NULL, &d.device};
+    for (int i = 0; i < N; i++)
+        values[i] = 1 + 0x1p-20f * (float)i;
+    trap_set_open(&d, true);
+    memcpy(at, values, sizeof values);
+    trap_set_open(&d, false);
+    CHECK_OK(dl_mirrors_create_gradients(&gradients, places, tensors, devices, 2));
+    CHECK(places[0] == NULL && places[1] != at);
+    CHECK_OK(dl_mirrors_pull(gradients, DL_ALL_FRAGMENTS, NULL));
+    CHECK_BYTES(values, places[1], sizeof values);
+    CHECK_OK(dl_mirrors_add_private(&privates, &index[0], &host[0], "m", at, 4, &d.device));
+    CHECK_OK(dl_mirrors_add_private(&privates, &index[1], &host[1], "v", at + 1, sizeof values - 4,
+                                    &d.device));
+    CHECK_OK(dl_mirrors_read(privates, index[1], read + 1));
+    CHECK_OK(dl_mirrors_read(privates, index[0], read));
+    CHECK_BYTES(values, read, sizeof values);
+    memset(host[0], 9, 4); /* a restored piece */
+    memcpy(host[1], read + 1, sizeof values - 4);
+    dl_mirrors_push(privates, DL_ALL_FRAGMENTS, NULL);
+    CHECK_OK(dl_mirrors_read(privates, index[0], read));
+    CHECK_BYTES("\11\11\11\11", read, 4);
+    d.fail = true;
+    CHECK_STATUS(DILOCO_EIO, dl_mirrors_pull(gradients, DL_ALL_FRAGMENTS, NULL));
+    CHECK_STR("the device of the gradient of tensor b (card 7) failed to copy to the host",
+              diloco_error_text());
+    CHECK_STATUS(DILOCO_EIO, dl_mirrors_read(privates, index[1], read));
+    CHECK_STR("the device of private piece v (card 7) failed to copy to the host",
+              diloco_error_text());
+    dl_mirrors_destroy(gradients);
+    dl_mirrors_destroy(privates);
+    trap_close(&d);
+}
+
 /* Trains one replica for some steps where `device` says: NULL is host memory. Returns whether it
  * resumed with a warning about its machine. */
 static bool warns_on(const char *device, const char *store, uint64_t stop_after)
@@ -433,5 +481,5 @@ TEST_MAIN(place_of_a_tensor_changes_no_bit, a_narrow_run_ends_where_the_wide_one
           replicas_of_another_type_are_refused_by_name, adoption_reads_the_device_only_for_a_mix,
           copies_queued_before_a_failure_are_waited_for, threads_convert_to_the_bits_of_one_thread,
           reason_of_a_failed_copy_is_the_devices_own_if_it_gives_one,
-          failed_device_is_named_and_stays_failed, resume_on_another_device_is_reported,
-          a_device_without_its_functions_is_refused)
+          gradients_and_private_pieces_are_read_and_named, failed_device_is_named_and_stays_failed,
+          resume_on_another_device_is_reported, a_device_without_its_functions_is_refused)
