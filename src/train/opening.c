@@ -45,15 +45,11 @@ static diloco_status register_all(diloco_run *run, dl_setup *s, int *fragment)
     return DILOCO_OK;
 }
 
-/* Registers gradients of parameters; the run takes the movement of buffers. Both arrays of a
- * parameter are at the same offset. */
+/* Registers gradients of parameters, on the same device; the run takes the movement of buffers.
+ * Both arrays of a parameter are at the same offset. */
 static diloco_status register_gradients(diloco_run *run, dl_setup *s)
 {
-    void *host;
-    s->staged_gradients.backend = s->backend;
-    DL_TRY(dl_staging_add(&s->staged_gradients, &host, dl_model_gradients(s->model),
-                          dl_model_n_parameters(s->model) * sizeof(float)));
-    const float *gradients = host;
+    const float *gradients = dl_model_gradients(s->model);
     for (size_t i = 0; i < s->n_tensors; i++) {
         const diloco_tensor *t = &s->tensors[i];
         if (t->role != DILOCO_PARAMETER) continue;
@@ -64,8 +60,8 @@ static diloco_status register_gradients(diloco_run *run, dl_setup *s)
     return DILOCO_OK;
 }
 
-/* Registers all tensors, the gradients in data_parallel, and the data's digest. Gradients and
- * private pieces are in host memory. */
+/* Registers all tensors, the gradients in data_parallel, and the data's digest. Private pieces,
+ * which are registered later, are in host memory. */
 static diloco_status register_tensors(diloco_run *run, dl_setup *s, bool data_parallel)
 {
     int *fragment = calloc(s->n_tensors, sizeof *fragment);
@@ -73,8 +69,8 @@ static diloco_status register_tensors(diloco_run *run, dl_setup *s, bool data_pa
     const diloco_status status = register_all(run, s, fragment);
     free(fragment);
     DL_TRY(status);
-    DL_TRY(diloco_run_device(run, NULL));
     if (data_parallel) DL_TRY(register_gradients(run, s));
+    DL_TRY(diloco_run_device(run, NULL));
     return diloco_run_data_digest(run, dl_data_digest(s->data));
 }
 

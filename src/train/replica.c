@@ -7,9 +7,8 @@
  *
  * 1. A step depends only on the run's position and sample number, the parameters and the private
  *    vectors. So a resumed replica continues bitwise.
- * 2. The run reads and overwrites parameters, gradients and moments in host memory. On a device
- *    they go through staging.h: parameters and moments inside the run's calls, gradients before the
- *    calls that need them.
+ * 2. The run reads gradients, and reads and overwrites parameters and moments, inside its calls
+ *    only. On a device it copies parameters and gradients itself, and moments go through staging.h.
  * 3. A step whose gradient is not finite changes nothing. It still counts: its samples are used and
  *    its position passes, or it would be repeated for ever. */
 #include "base/log.h"
@@ -190,7 +189,6 @@ static diloco_status report_step(dl_replica *b, const diloco_step_report *report
     const bool due = b->now.position + 1 >= b->now.next_stop;
     dl_replica_progress(b, due ? "exchange" : "train");
     DL_TRY(dl_backend_sync(b->setup.backend));
-    DL_TRY(dl_staging_pull(&b->setup.staged_gradients));
     const diloco_status status = diloco_step(b->run, report);
     b->now = diloco_run_now(b->run);
     return status;

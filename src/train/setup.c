@@ -168,7 +168,6 @@ void dl_setup_close(dl_setup *s)
     free(s->tensors);
     dl_staging_deinit(&s->staged_parameters);
     dl_staging_deinit(&s->staged_counters);
-    dl_staging_deinit(&s->staged_gradients);
     dl_device_exchange_deinit(&s->device_exchange);
     dl_model_destroy(s->model);
     dl_backend_destroy(s->backend);

@@ -26,7 +26,6 @@ typedef struct dl_setup {
     diloco_tensor *tensors; /* [n_tensors] the model's, with data in host memory */
     size_t n_tensors;
     float *parameters;                  /* f32[n_parameters] of these tensors */
-    dl_staging staged_gradients;        /* of the whole array, where the run reads it; else empty */
     dl_device_exchange device_exchange; /* empty without trainer.device_exchange */
     char device_name[128]; /* of all devices and the precision: "2 x NVIDIA H100, bf16" */
     void **places; /* [n_tensors] data of each; NULL: a counter, which evaluating does not read */

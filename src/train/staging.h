@@ -2,6 +2,10 @@
  * and the exchange between nodes read and write host memory; the model and the optimizer are on a
  * backend.
  *
+ * The run copies parameters and gradients of a device itself. The optimizer's vectors stay here,
+ * because one may have slices on several cards. A run that continues another one also takes over
+ * that run's vectors here. Federated and gossip processes save them without a run's private pieces.
+ *
  * If the host may use the backend's memory itself (the CPU backend), a place is that memory, and
  * pull and push copy nothing. Otherwise a place is a copy, which pull fills and push copies back.
  */
