@@ -371,10 +371,10 @@ class Run(Unique):
     def prepare(self, loss: float = math.nan, samples: int = 1, tokens: int = 0) -> bool:
         """The first half of `step`: counts it, and takes and sends what is due, without waiting
         for other replicas. True: `perform` has to come before the next step; until then the tensors
-        are left alone."""
+        are left alone. Interrupted: the step is counted; call `perform`."""
         report, due = _c.StepReport(loss=loss, samples=samples, tokens=tokens), ctypes.c_bool()
         self._wait(_c.lib().diloco_run_prepare_sized, ctypes.byref(report), ctypes.sizeof(report),
-                   ctypes.byref(due))
+                   ctypes.byref(due), again=(None, 0, ctypes.byref(due)))
         return due.value
 
     def perform(self) -> None:

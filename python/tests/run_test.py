@@ -9,6 +9,7 @@ import math
 import os
 import pathlib
 import pydoc
+import re
 import signal
 import socket
 import subprocess
@@ -437,19 +438,21 @@ class Waits(InScratch):
             in_threads(run.wait, other.step)
         self.assertEqual(diloco.run(self.store).history()[0]["samples"], 4)
 
-    def check_signal(self, number):
-        run = self.waiting()
-
-        def kill():
+    def step_until(self, run, then):
+        """A step of r0. A thread calls ``then`` when r0 has contributed and only waits."""
+        def watch():
             while diloco.run(self.store).status()["wait"]["n_there"] == 0:
-                time.sleep(0.01)  # until r0 has contributed and only waits
-            os.kill(os.getpid(), number)
-        killer = threading.Thread(target=kill)
-        killer.start()
+                time.sleep(0.01)
+            then()
+        watcher = threading.Thread(target=watch)
+        watcher.start()
         try:
             run.step()
         finally:
-            killer.join()
+            watcher.join()
+
+    def check_signal(self, number):
+        self.step_until(self.waiting(), lambda: os.kill(os.getpid(), number))
 
     def test_ctrl_c_ends_a_wait(self):
         former = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -482,43 +485,45 @@ class Waits(InScratch):
             self.check_signal(signal.SIGTERM)
         self.assertEqual(called, [1])
 
-    def save_with_signal(self, run, number):
-        """A save during which a signal comes and interrupts the run."""
-        library, heard, saves = _c.lib(), threading.Event(), []
+    @contextlib.contextmanager
+    def signals(self, number):
+        """A function that sends this process a signal, and returns when the run was interrupted."""
+        library, heard = _c.lib(), threading.Event()
         interrupt = library.diloco_run_interrupt
 
         def interrupting(handle):
             interrupt(handle)
             heard.set()
 
+        def send():
+            try:
+                os.kill(os.getpid(), number)
+            finally:
+                heard.wait()
+        with mock.patch.object(library, "diloco_run_interrupt", interrupting):
+            yield send
+
+    def save_with_signal(self, run, number):
+        """A save during which a signal comes and interrupts the run."""
+        saves = []
+
         def fill(_address):
             if saves:
-                saves.clear()
-                try:
-                    os.kill(os.getpid(), number)
-                finally:
-                    heard.wait()
+                saves.pop()()
         run.private("piece", bytearray(8), fill)
         run.join()
-        saves.append(1)
-        with mock.patch.object(library, "diloco_run_interrupt", interrupting):
+        with self.signals(number) as send:
+            saves.append(send)
             run.save()
 
     def step_with_another(self, run):
-        """A step that waits for r1, which begins when r0 has contributed."""
+        """A step that waits for r1."""
         def other():
-            while diloco.run(self.store).status()["wait"]["n_there"] == 0:
-                time.sleep(0.01)
             with diloco.Run(self.store, "r1", QUICK) as late:
                 late.tensor("w", array.array("f", [1]))
                 late.join()
                 late.step()
-        late = threading.Thread(target=other)
-        late.start()
-        try:
-            run.step()
-        finally:
-            late.join()
+        self.step_until(run, other)
 
     def test_a_signal_during_a_save_acts_once(self):
         called = []
@@ -535,6 +540,54 @@ class Waits(InScratch):
                 self.step_with_another(run)
                 self.assertEqual(diloco.run(self.store).history()[0]["members"],
                                  ["r0.0000", "r1.0000"])
+
+    def after_a_signal(self, run, name, counts, call):
+        """The result of a call that waits, after a signal in an earlier call that did not wait. Its C
+        function returns once that it was interrupted. ``counts``: after it has counted its step."""
+        library, left = _c.lib(), [1]
+        function = getattr(library, name)
+
+        def interrupted_once(*arguments):
+            if left:
+                left.clear()
+                status = function(*arguments) if counts else 0
+                return status or diloco.Interrupted.status
+            return function(*arguments)
+
+        def earlier(_handle):
+            send()
+            return 0
+        with mock.patch.object(library, "diloco_run_interrupt"):
+            with self.signals(signal.SIGTERM) as send:
+                run._wait(earlier)
+        with mock.patch.object(library, name, interrupted_once):
+            found = call()
+        self.assertEqual(left, [], name)
+        return found
+
+    def test_a_signal_of_an_earlier_call_ends_no_call_that_waits(self):
+        former = signal.signal(signal.SIGTERM, lambda *_: None)
+        self.addCleanup(signal.signal, signal.SIGTERM, former)
+        run = diloco.Run(self.store, "r0", QUICK, sync_every=1, rounds=2)
+        self.addCleanup(run.close)
+        run.tensor("w", array.array("f", [1]))
+        calls = [  # every one that waits, in an order that a run permits
+            ("diloco_run_create", False, run.create, None),
+            ("diloco_run_join", False, run.join, None),
+            ("diloco_step_sized", True, lambda: run.step(samples=3), None),
+            ("diloco_step_sized", False, run.wait, None),
+            ("diloco_run_prepare_sized", True, lambda: run.prepare(samples=5), True),
+            ("diloco_run_perform", False, run.perform, None),
+            ("diloco_run_save", False, run.save, None),
+            ("diloco_run_verify_sized", False, lambda: run.verify()["commits"], 2),
+            ("diloco_run_leave", False, run.leave, None)]
+        for name, counts, call, expected in calls:
+            with self.subTest(name):
+                self.assertEqual(self.after_a_signal(run, name, counts, call), expected)
+        self.assertEqual([row["samples"] for row in diloco.run(self.store).history()], [3, 5])
+        text = pathlib.Path(_run.__file__).read_text()
+        self.assertEqual(set(re.findall(r"_wait\(_c\.lib\(\)\.(\w+)", text)),
+                         {name for name, *_ in calls})
 
     def test_an_interrupt_of_the_programs_own_after_a_signal_ends_the_next_wait(self):
         former = signal.signal(signal.SIGTERM, lambda *_: None)
