@@ -304,13 +304,25 @@ class Island:
         self.tell(found[0] if found else None)
         return value
 
+    def _meet(self) -> None:
+        """No rank continues before all have come here."""
+        options = torch.distributed.AllreduceOptions()
+        options.timeout = _WAIT
+        with self._talking(None):
+            self._gloo.allreduce([torch.zeros(1)], options).wait()
+
+    def _takes_group(self, t: torch.Tensor) -> bool:
+        """Whether the caller's group carries it: gloo would copy it through host memory."""
+        return t.is_cuda and self.group is not None
+
     def share(self, t: torch.Tensor, host: Optional[torch.Tensor] = None) -> None:
         """Rank 0's values, on all ranks. ``host``: rank 0's values in host memory, where it has
         them; then its copies to the device may be in flight."""
         if self.size == 1:
             return
-        if t.is_cuda and self.group is not None:
+        if self._takes_group(t):
             room = t.contiguous()
+            self._meet()  # The group would wait for a rank that has failed, until its time-out.
             torch.distributed.broadcast(
                 room, torch.distributed.get_global_rank(self.group, 0), group=self.group)
         else:

@@ -11,6 +11,7 @@ import torch
 from . import _agree
 from ._base import adapter_facts, take_mode
 from ._guards import Accumulation, Unique, bare, check_two, claim, release
+from ._memory import needs
 from ._run import Run
 from ._schedule import Schedule
 from ._state import KeepInner, check_saves, check_trains, pieces, take_keep, warn_others
@@ -190,8 +191,9 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
         self._micro, self._report = [], {}  # a closure reports within the inner step
         if getattr(self.inner, "step_was_skipped", False):
             return result
-        self._schedule.step()
-        report = joined_report(reports)
+        with self.binding.island.ending(), needs(lambda: "add up the losses of a step"):
+            self._schedule.step()  # The other ranks count the step.
+            report = joined_report(reports)
         loss = report.pop("loss", math.nan if result is None else result)
         self.binding.step(loss, **report)
         return result

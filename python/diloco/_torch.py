@@ -448,12 +448,13 @@ class Binding(Unique):
     def _check_finished(self) -> None:
         """InvalidError: an exchange or an adoption was not completed, so that the tensors may be
         partly the shared model."""
-        failed = ("this island of ranks has ended by an error" if self.island.has_ended else
+        has_ended = self.island.has_ended
+        failed = ("this island of ranks has ended by an error" if has_ended else
                   "a copy of the model was not completed" if self._mirrors.failed else "")
         if failed or self._unfinished:
-            way = "" if failed else self._way
-            raise InvalidError(f"{self._unfinished or failed}: {way}close this replica and start it "
-                               "again; it resumes from what it saved last")
+            what = failed if has_ended else self._unfinished or failed  # the same on all ranks
+            raise InvalidError(f"{what}: {'' if failed else self._way}close this replica and start "
+                               "it again; it resumes from what it saved last")
 
     @contextlib.contextmanager
     def _finishing(self, what: str, way: str = "") -> Iterator[None]:
@@ -509,7 +510,7 @@ class Binding(Unique):
         self._steps += 1
         if self._until > 0:
             if self._run is not None:
-                with self._finishing(_COUNT):
+                with self.island.ending(), self._finishing(_COUNT):
                     self._uncounted.append(Step(self._loss(loss), samples, tokens))
                     self._count(wait=not self._may_defer)
             return False
@@ -527,7 +528,7 @@ class Binding(Unique):
         self._check_places()
         if not self.island.leads:
             return None
-        with self._finishing(_COUNT):
+        with self.island.ending(), self._finishing(_COUNT):
             self._survival.before(self._steps)
             return self._loss(loss)
 
