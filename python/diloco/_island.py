@@ -8,6 +8,9 @@ NCCL) would end such a wait.
 A rank that fails while the others wait for its tensors cannot send them an error instead. It writes
 the error to the store through which the ranks found each other, and closes its connection. Each other
 rank then finds the connection closed, and raises the error from the store.
+
+A rank that fails before its island is made writes the error to that store, too. The ranks connect only
+when all have come, and until then they wait for that or for such an error.
 """
 
 from __future__ import annotations
@@ -17,7 +20,8 @@ import ctypes
 import datetime
 import json
 import pickle
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type
+from typing import (Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Type,
+                    Union)
 
 import torch
 
@@ -27,30 +31,53 @@ from .errors import (BY_STATUS, DiffersError, Error, InvalidError, NoMemoryError
                      UnreachableError)
 
 _CONNECT = datetime.timedelta(minutes=10)  # for all ranks to make their optimizer
-_ENDED = "ended"  # key of the error that ended an island
 _WAIT = datetime.timedelta(days=30)  # for rank 0, which itself gives up after run.store_timeout
 
-_made: Dict[Tuple[int, ...], int] = {}  # connections that were made, by ranks
+# Keys of the store: the number of ranks that are ready to connect; `_ALL`, or the error of a rank that
+# failed before; the error that ended the island.
+_READY, _CALLED, _ENDED = "ready", "called", "ended"
+_ALL = "all"
+
+_made: Dict[Tuple[int, ...], int] = {}  # number of the newest island, by ranks
+
+
+def _next_store(ranks: Tuple[int, ...]) -> Any:
+    """The store of the next island of these ranks. Every one of them counts its islands, also those
+    that were not made."""
+    dist = torch.distributed
+    number = _made[ranks] = _made.get(ranks, -1) + 1
+    return dist.PrefixStore(f"diloco/{'_'.join(map(str, ranks))}/{number}",
+                            dist.distributed_c10d._get_default_store())
+
+
+def _gather_at(store: Any, n: int) -> Optional[str]:
+    """Wait until n ranks have come. Returns the error that one of them has written instead."""
+    if store.add(_READY, 1) == n:
+        store.compare_set(_CALLED, "", _ALL)
+    store.wait([_CALLED], _CONNECT)
+    text: str = store.get(_CALLED).decode()
+    return None if text == _ALL else text
 
 
 def _connected(ranks: Tuple[int, ...]) -> Tuple[Any, Any]:
     """A gloo connection between these ranks of the world, and a store of their own. Every one of them
     calls this, in the same order. RefusedError: torch has no gloo. UnreachableError: a rank did not
-    call it."""
+    call it. Or the error of a rank that has failed before (`preparing`)."""
     dist = torch.distributed
     if not dist.is_gloo_available():
         raise RefusedError("this torch was built without gloo, through which the ranks of an "
                            "island exchange: install a torch with gloo")
-    number = _made[ranks] = _made.get(ranks, -1) + 1
-    store = dist.PrefixStore(f"diloco/{'_'.join(map(str, ranks))}/{number}",
-                             dist.distributed_c10d._get_default_store())
+    store = _next_store(ranks)
     try:
-        return (dist.ProcessGroupGloo(store, ranks.index(dist.get_rank()), len(ranks), _CONNECT),
-                store)
+        failed = _gather_at(store, len(ranks))
+        if failed is None:
+            return (dist.ProcessGroupGloo(store, ranks.index(dist.get_rank()), len(ranks),
+                                          _CONNECT), store)
     except RuntimeError as error:
         raise UnreachableError(f"the {len(ranks)} ranks of an island did not find each other "
                                f"({_first_line(error)}): make the optimizer on each of ranks "
                                f"{', '.join(map(str, ranks))}, in the same order") from error
+    raise _error_of(failed)
 
 
 def _first_line(error: BaseException) -> str:
@@ -78,7 +105,12 @@ class _Asked(NamedTuple):
     what: Any
 
 
-def _error_of(text: bytes) -> Error:
+def _text_of(error: BaseException) -> str:
+    """An error as it is written to the store."""
+    return json.dumps([type(error).__name__, str(error)])
+
+
+def _error_of(text: Union[str, bytes]) -> Error:
     """The error that a rank has written to the store, whose bytes are not to be executed."""
     try:
         name, words = json.loads(text)
@@ -87,6 +119,22 @@ def _error_of(text: bytes) -> Error:
         return kinds.get(str(name), UnreachableError)(str(words))
     except (ValueError, TypeError):
         return UnreachableError("the island has ended with an error that cannot be read")
+
+
+def _failure(error: BaseException, rank: int, size: int, way: str) -> Error:
+    """The error of the other ranks after one of this rank."""
+    kind = type(error) if isinstance(error, Error) else UnreachableError
+    cause = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
+    return kind(f"rank {rank} of this island of {size} has failed ({cause}): {way}")
+
+
+def _sendable(error: BaseException) -> BaseException:
+    """The error itself, or its text where a pickle of it cannot be made or read."""
+    try:
+        pickle.loads(pickle.dumps(error))
+        return error
+    except Exception:  # noqa: B902: whatever the caller's own exception raises there
+        return RuntimeError(f"{type(error).__name__}: {error}")
 
 
 class Island:
@@ -137,9 +185,8 @@ class Island:
         """Close the connection. Returns the error that the island ends with: the first one that a rank
         has written to the store."""
         self._failed = error
-        text = json.dumps([type(error).__name__, str(error)])
         with contextlib.suppress(RuntimeError):  # The store may have ended with its rank.
-            self._failed = _error_of(self._store.compare_set(_ENDED, "", text))
+            self._failed = _error_of(self._store.compare_set(_ENDED, "", _text_of(error)))
         # gloo closes a connection when nothing refers to it. So no message is in a local variable,
         # which the traceback of an error would keep.
         self._gloo, self._works, self._posts = None, [], []
@@ -150,11 +197,9 @@ class Island:
         island."""
         if self.size == 1 or error in (self._told, self._failed):
             return error
-        who = f"rank {self.rank} of this island of {self.size}"
-        way = "start all ranks again; the replica resumes from what it saved last"
-        kind = type(error) if isinstance(error, Error) else UnreachableError
-        cause = str(error) if isinstance(error, Error) else f"{type(error).__name__}: {error}"
-        ended = self._end_with(kind(f"{who} has failed ({cause}): {way}"))
+        ended = self._end_with(_failure(
+            error, self.rank, self.size,
+            "start all ranks again; the replica resumes from what it saved last"))
         return ended if isinstance(error, Exception) else error
 
     def _named(self, error: BaseException) -> BaseException:
@@ -215,7 +260,7 @@ class Island:
 
     def _post(self, rank: int, value: Any) -> None:
         """Send any value. Does not need numpy, unlike torch's send_object_list."""
-        text = pickle.dumps(value)
+        text = pickle.dumps(_sendable(value) if isinstance(value, BaseException) else value)
         for t in (torch.tensor([len(text)]).view(torch.uint8),
                   torch.frombuffer(bytearray(text), dtype=torch.uint8)):
             self._gloo.send([t], rank, 0).wait(_WAIT)
@@ -353,11 +398,9 @@ class Island:
         self.lead(compare)
 
 
-
-
-def island_of(tensors: Sequence[torch.Tensor], group: Any = None) -> Island:
-    """The ranks of ``group`` (a process group, or a device mesh), else of the largest mesh that a
-    DTensor is on. RefusedError: a mesh has ranks outside of it."""
+def _members(tensors: Sequence[torch.Tensor], group: Any) -> Tuple[Sequence[int], Any]:
+    """The ranks of an island, and their process group where it is known. Errors are those of
+    `island_of`."""
     meshes = _meshes(tensors)
     if group is not None and hasattr(group, "mesh"):  # a DeviceMesh
         ranks, group = _ranks_of(group), group.get_group() if group.ndim == 1 else None
@@ -366,7 +409,7 @@ def island_of(tensors: Sequence[torch.Tensor], group: Any = None) -> Island:
     elif meshes:
         ranks = max((_ranks_of(m) for m in meshes), key=len)
     else:
-        return Island()
+        return (), None
     for mesh in meshes:
         if not set(_ranks_of(mesh)) <= set(ranks):
             raise RefusedError(f"a parameter is on the device mesh of ranks {_ranks_of(mesh)}, and "
@@ -375,7 +418,41 @@ def island_of(tensors: Sequence[torch.Tensor], group: Any = None) -> Island:
     if torch.distributed.get_rank() not in ranks:
         raise InvalidError(f"this is rank {torch.distributed.get_rank()}, which is not in the "
                            f"group {ranks} of its replica: pass the group that it is in")
-    return Island(ranks, group)
+    return ranks, group
+
+
+def island_of(tensors: Sequence[torch.Tensor], group: Any = None) -> Island:
+    """The ranks of ``group`` (a process group, or a device mesh), else of the largest mesh that a
+    DTensor is on. RefusedError: a mesh has ranks outside of it."""
+    return Island(*_members(tensors, group))
+
+
+@contextlib.contextmanager
+def preparing(tensors: Callable[[], Sequence[torch.Tensor]], group: Any) -> Iterator[None]:
+    """An exception in the body, before this rank makes its island, is raised on the other ranks as
+    well, where they make theirs. ``tensors``, ``group``: as of `island_of`. If ``tensors`` raises,
+    the ranks are those of ``group``."""
+    made = dict(_made)
+    try:
+        yield
+    except BaseException as error:
+        if _made == made:
+            with contextlib.suppress(Exception):  # The error of the body is the one to raise.
+                _refuse(error, tensors, group)
+        raise
+
+
+def _refuse(error: BaseException, tensors: Callable[[], Sequence[torch.Tensor]],
+            group: Any) -> None:
+    """The next island of these ranks is not made."""
+    found: Sequence[torch.Tensor] = []
+    with contextlib.suppress(Exception):
+        found = tensors()
+    ranks = tuple(_members(found, group)[0])
+    if len(ranks) > 1:
+        rank = ranks.index(torch.distributed.get_rank())
+        _next_store(ranks).compare_set(_CALLED, "", _text_of(_failure(
+            error, rank, len(ranks), "make the optimizer on all ranks again")))
 
 
 def _meshes(tensors: Sequence[torch.Tensor]) -> List[Any]:

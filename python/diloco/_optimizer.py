@@ -11,6 +11,7 @@ import torch
 from . import _agree
 from ._base import adapter_facts, take_mode
 from ._guards import Accumulation, Unique, bare, check_two, claim, release
+from ._island import preparing
 from ._memory import needs
 from ._run import Run
 from ._schedule import Schedule
@@ -23,6 +24,14 @@ def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], repl
          fragments: Fragments, keep_inner_state: KeepInner, extra: Mapping[str, Any],
          options: Dict[str, Any], group: Any = None, pipeline: bool = False) -> Binding:
     """A model and its inner optimizer, bound to a run and joined to it."""
+    with preparing(lambda: tensors_of(source), group):
+        return _bind(source, inner, run, replica, fragments, keep_inner_state, extra, options,
+                     group, pipeline)
+
+
+def _bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], replica: str,
+          fragments: Fragments, keep_inner_state: KeepInner, extra: Mapping[str, Any],
+          options: Dict[str, Any], group: Any, pipeline: bool) -> Binding:
     inner = bare(inner)
     parameters, buffers = named_tensors(source)
     exchange = take_mode(options)
@@ -57,6 +66,12 @@ def bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], repl
                                                 pipeline),
                    tensors_now=tensors_now, group=group, optimizer=type(inner).__name__,
                    exchange=exchange, facts=adapter_facts(source), pipeline=pipeline, agreed=facts)
+
+
+def tensors_of(source: Any) -> List[torch.Tensor]:
+    """The parameters and buffers of what `named_tensors` takes."""
+    parameters, buffers = named_tensors(source)
+    return [t for _, t in [*parameters, *buffers]]
 
 
 def ranks(size: int) -> Any:
@@ -132,22 +147,26 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
             options["exchange"] = exchange
         self.inner, self.scheduler = inner_optimizer, scheduler
         self._linked = False
-        super().__init__([{**group} for group in inner_optimizer.param_groups],
-                         inner_optimizer.defaults)
-        self._linked = True
-        self._report: Dict[str, Any] = {}
-        self._micro: List[Dict[str, Any]] = []  # reports since the last step
-        self._accumulation = Accumulation(inner_optimizer)
-        saved = {**(extra or {}), **({"scheduler": scheduler} if scheduler is not None else {})}
-        self._schedule = Schedule(scheduler, saved, (self, inner_optimizer, bare(inner_optimizer)))
-        self._made_here()
-        claim(bare(inner_optimizer), self)
-        try:
-            self.binding = bind(params, inner_optimizer, run, replica, fragments,
-                                keep_inner_state, saved, options, group, pipeline)
-        except BaseException:
-            release(bare(inner_optimizer), self)
-            raise
+        with preparing(lambda: tensors_of(params), group):
+            if not isinstance(params, torch.nn.Module):
+                params = list(params)
+            super().__init__([{**group} for group in inner_optimizer.param_groups],
+                             inner_optimizer.defaults)
+            self._linked = True
+            self._report: Dict[str, Any] = {}
+            self._micro: List[Dict[str, Any]] = []  # reports since the last step
+            self._accumulation = Accumulation(inner_optimizer)
+            saved = {**(extra or {}), **({"scheduler": scheduler} if scheduler is not None else {})}
+            self._schedule = Schedule(scheduler, saved,
+                                      (self, inner_optimizer, bare(inner_optimizer)))
+            self._made_here()
+            claim(bare(inner_optimizer), self)
+            try:
+                self.binding = bind(params, inner_optimizer, run, replica, fragments,
+                                    keep_inner_state, saved, options, group, pipeline)
+            except BaseException:
+                release(bare(inner_optimizer), self)
+                raise
 
     # Groups and state are the inner optimizer's, whichever it has now, so that schedulers work on
     # either. torch's own constructor makes empty ones.

@@ -298,6 +298,16 @@ class Binding(Unique):
         exchanged, self._base = split(parameters, exchange)
         check_whole([*parameters, *buffers])
         self.island = island_of([t for _, t in [*parameters, *buffers]], group)
+        self._tensors_now = tensors_now
+        self._run: Optional[Run] = None
+        self._uncounted: List[Step] = []
+        self._may_defer = not isinstance(run, Run)  # else the caller may read it.
+        self._until = 0  # steps before the next stop, from the last one
+        self._steps = 0  # since the last stop
+        self.done = False  # the run has ended, and the tensors are the shared model
+        self._unfinished = self._way = ""  # see `_finishing`.
+        self._waits = False  # Only a wait was interrupted, so the model is whole.
+        self._former = ("", "", False)  # the three before an adoption that has not ended
         exchanged, buffers = with_elements(exchanged), with_elements(buffers)
         rows: List[Row] = [
             *((name, "parameter" if t.requires_grad else "frozen", t) for name, t in exchanged),
@@ -309,47 +319,45 @@ class Binding(Unique):
             check_some(exchanged)
             if pipeline:
                 check_stage(rows, self._base, self.island, fragments)
-        self.island.together(check)
-        self._places = [(name, t, None if is_sharded(t) else t.data_ptr()) for name, _, t in rows]
-        self._tensors_now = tensors_now
-        everyone = self.island.gather(dict(agreed or {}))
-        self.island.lead(lambda: _agree.check_messages(everyone))
-        members = members_of(rows, self.island, pipeline)
-        self.island.lead(lambda: _agree.check(everyone))
-        self._members = members
-        with needs(lambda: "keep the private state in host memory"):
-            self._private = private(self.island)
-        self._survival = Survival([t for _, t in exchanged if t.requires_grad], optimizer)
-        self._run: Optional[Run] = None
-        self._uncounted: List[Step] = []
-        self._may_defer = not isinstance(run, Run)  # else the caller may read it.
-        self._until = 0  # steps before the next stop, from the last one
-        self._steps = 0  # since the last stop
-        self.done = False  # the run has ended, and the tensors are the shared model
-        self._unfinished = self._way = ""  # see `_finishing`.
-        self._waits = False  # Only a wait was interrupted, so the model is whole.
-        self._former = ("", "", False)  # the three before an adoption that has not ended
-
-        def open_run() -> List[int]:
-            self._run = run if isinstance(run, Run) else run()
-            count = fragments or fragments_of(self._run)
-            numbers = (balanced([m.like.numel() for m in members], count)
-                       if isinstance(count, int) else
-                       fragment_numbers([(name, t) for name, _, t in rows], count))
-            check_filled(numbers, fragments)
-            return numbers
         try:
-            with self.island.ending():
-                numbers = self.island.lead(open_run)
-                self._mirrors = Mirrors(members, numbers, self.island)
-                self.island.lead(lambda: self._register(numbers))
-                with needs(lambda: "compare the frozen parameters with the run's"):
-                    register(self._run, self.island, self._base, facts)
+            with self.island.jointly():
+                self.island.together(check)
+                self._compare(rows, agreed or {}, pipeline)
+                with needs(lambda: "keep the private state in host memory"):
+                    self._private = private(self.island)
+                self._survival = Survival([t for _, t in exchanged if t.requires_grad], optimizer)
+                self._open(run, rows, fragments, facts)
                 self._join()
         except BaseException:
             if self._run is not None and self._run is not run:
                 self._run.close()  # the error's traceback would keep it
             raise
+
+    def _compare(self, rows: Sequence[Row], agreed: Mapping[str, _agree.Fact],
+                 pipeline: bool) -> None:
+        """DiffersError, on all ranks: they have other tensors or arguments."""
+        self._places = [(name, t, None if is_sharded(t) else t.data_ptr()) for name, _, t in rows]
+        everyone = self.island.gather(dict(agreed))
+        self.island.lead(lambda: _agree.check_messages(everyone))
+        self._members = members_of(rows, self.island, pipeline)
+        self.island.lead(lambda: _agree.check(everyone))
+
+    def _open(self, run: Union[Run, Callable[[], Run]], rows: Sequence[Row], fragments: Fragments,
+              facts: Sequence[Tuple[str, str]]) -> None:
+        """Rank 0's run, with all that is registered before the join."""
+        def open_run() -> List[int]:
+            self._run = run if isinstance(run, Run) else run()
+            count = fragments or fragments_of(self._run)
+            numbers = (balanced([m.like.numel() for m in self._members], count)
+                       if isinstance(count, int) else
+                       fragment_numbers([(name, t) for name, _, t in rows], count))
+            check_filled(numbers, fragments)
+            return numbers
+        numbers = self.island.lead(open_run)
+        self._mirrors = Mirrors(self._members, numbers, self.island)
+        self.island.lead(lambda: self._register(numbers))
+        with needs(lambda: "compare the frozen parameters with the run's"):
+            register(self._run, self.island, self._base, facts)
 
     def _register(self, fragments: Sequence[int]) -> None:
         """The members and private pieces with rank 0's run, in their order."""

@@ -16,7 +16,8 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 from transformers import TrainerCallback
 
-from ._optimizer import bind, ranks
+from ._island import preparing
+from ._optimizer import bind, ranks, tensors_of
 from ._run import Run
 from ._state import KeepInner
 from ._torch import Binding, Fragments
@@ -154,29 +155,41 @@ class DiLoCoCallback(TrainerCallback):
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None,
                        optimizer: Any = None, lr_scheduler: Any = None,
                        train_dataloader: Any = None, **_others: Any) -> None:
-        run, replica, fragments, keep, options = self._what
+        group = ranks(args.world_size)
+        with preparing(lambda: tensors_of(model), group):
+            extra = self._prepare(args, optimizer, lr_scheduler, train_dataloader)
+            run, replica, fragments, keep, options = self._what
+            inner = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps it
+            self.binding = binding = bind(model, inner, run, replica, fragments, keep, extra,
+                                          dict(options), group)
+        note(run, replica, binding)
+        binding.island.together(lambda: self._begin(args, state, binding))
+        warn_short(binding, state.max_steps - state.global_step, "max_steps")
+        control.should_training_stop = binding.done
+        if binding.resumed and not binding.done and not args.ignore_data_skip:
+            binding.island.together(lambda: self._go_on_after(train_dataloader))
+
+    def _prepare(self, args: Any, optimizer: Any, lr_scheduler: Any,
+                 loader: Any) -> Dict[str, Any]:
+        """Returns the objects to save beside the optimizer's state. RefusedError."""
+        run, replica, *_ = self._what
         if args.load_best_model_at_end:
             raise RefusedError("load_best_model_at_end would load a checkpoint of this replica over "
                                "the shared model at the end: leave it out")
         end_former(run, replica)
         self._skips = 0
-        restore(with_epochs(train_dataloader))
+        restore(with_epochs(loader))
         self._optimizer = optimizer
-        inner = getattr(optimizer, "optimizer", optimizer)  # accelerate wraps it
         samples = args.per_device_train_batch_size * max(1, args.n_gpu) * args.world_size
-        self._position = Position(train_dataloader, samples, args.gradient_accumulation_steps)
+        self._position = Position(loader, samples, args.gradient_accumulation_steps)
         extra = {} if lr_scheduler is None else {"scheduler": lr_scheduler}
-        self.binding = bind(model, inner, run, replica, fragments, keep,
-                            {**extra, "data": self._position}, dict(options),
-                            ranks(args.world_size))
-        note(run, replica, self.binding)
-        check_first(self.binding, state.global_step, "leave out resume_from_checkpoint")
-        if state.global_step and not self.binding.resumed:
+        return {**extra, "data": self._position}
+
+    def _begin(self, args: Any, state: Any, binding: Binding) -> None:
+        """The place in the data where Trainer begins. RefusedError."""
+        check_first(binding, state.global_step, "leave out resume_from_checkpoint")
+        if state.global_step and not binding.resumed:
             self._position.begin_after(state.global_step, args.ignore_data_skip)
-        warn_short(self.binding, state.max_steps - state.global_step, "max_steps")
-        control.should_training_stop = self.binding.done
-        if self.binding.resumed and not self.binding.done and not args.ignore_data_skip:
-            self._go_on_after(train_dataloader)
 
     def _go_on_after(self, loader: Any) -> None:
         """Let the loader pass over the batches that this replica has used."""

@@ -19,8 +19,8 @@ from lightning.pytorch import callbacks as _callbacks
 from lightning.pytorch.callbacks import Callback
 from lightning.pytorch.utilities.model_helpers import is_overridden
 
-from ._island import Island
-from ._optimizer import bind, ranks
+from ._island import Island, preparing
+from ._optimizer import bind, ranks, tensors_of
 from ._run import Run
 from ._state import KeepInner
 from ._torch import Binding, Fragments
@@ -70,6 +70,11 @@ class Position:
     def begin(self, trainer: Any, resumed: bool, island: Island) -> None:
         """Let the first epoch begin after the batches that were used. RefusedError, on all ranks:
         rank 0, whose place was saved, has fewer, or they have other numbers of samples."""
+        passed = island.together(lambda: self._pass(trainer, resumed))
+        island.lead(lambda: self._check(passed, changes_batches(trainer)))
+
+    def _pass(self, trainer: Any, resumed: bool) -> List[int]:
+        """Pass the batches that were used. Returns the rows of each."""
         fetcher, now = trainer.fit_loop._data_fetcher, torch.get_rng_state()
         if resumed and self.batches >= trainer.fit_loop.max_batches:
             self.epoch, self.batches, self.samples = self.epoch + 1, 0, 0
@@ -83,9 +88,9 @@ class Position:
         with contextlib.suppress(StopIteration):
             while len(passed) < self.batches:
                 passed.append(rows(next(fetcher)[0]))
-        island.lead(lambda: self._check(passed, changes_batches(trainer)))
         if resumed:
             torch.set_rng_state(now)
+        return passed
 
     def _check(self, passed: List[int], changed: bool) -> None:
         """Rank 0. ``passed``: rows of each batch, as the data loader has them."""
@@ -136,24 +141,32 @@ class DiLoCoCallback(Callback):
         self.binding: Optional[Binding] = None
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        run, replica, fragments, keep, options = self._what
+        group = ranks(trainer.world_size)
+        with preparing(lambda: tensors_of(pl_module), group):
+            extra = self._prepare(trainer)
+            run, replica, fragments, keep, options = self._what
+            self.binding = binding = bind(pl_module, trainer.optimizers[0], run, replica, fragments,
+                                          keep, extra, dict(options), group)
+        note(run, replica, binding)
+        binding.island.together(lambda: check_first(binding, trainer.global_step,
+                                                    "make a new Trainer without ckpt_path"))
+        trainer.should_stop = trainer.should_stop or binding.done
+        if not trainer.should_stop:
+            self._position.begin(trainer, binding.resumed, binding.island)
+
+    def _prepare(self, trainer: Any) -> Dict[str, Any]:
+        """Returns the objects to save beside the optimizer's state. RefusedError."""
+        run, replica, *_ = self._what
         if len(trainer.optimizers) != 1:
             raise RefusedError(f"{len(trainer.optimizers)} optimizers: a step of a replica is that "
                                "of one; use diloco.DiLoCoOptimizer with manual optimization")
         check_no_average(trainer.callbacks)
         end_former(run, replica)
         self._position = Position()
+        self._steps, self._rows = trainer.global_step, 0
         extra = {f"scheduler{i}": c.scheduler
                  for i, c in enumerate(trainer.lr_scheduler_configs)}
-        self._steps, self._rows = trainer.global_step, 0
-        self.binding = bind(pl_module, trainer.optimizers[0], run, replica, fragments, keep,
-                            {**extra, "data": self._position}, dict(options),
-                            ranks(trainer.world_size))
-        note(run, replica, self.binding)
-        check_first(self.binding, trainer.global_step, "make a new Trainer without ckpt_path")
-        trainer.should_stop = trainer.should_stop or self.binding.done
-        if not trainer.should_stop:
-            self._position.begin(trainer, self.binding.resumed, self.binding.island)
+        return {**extra, "data": self._position}
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         self._position.next_epoch(trainer)

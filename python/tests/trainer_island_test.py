@@ -1,6 +1,6 @@
 """trainer_island_test.py - two ranks of Hugging Face's Trainer and of Lightning are one replica under
-DDP, and FSDP1 is refused by name on both. Each trainer is left out where it is not installed; all of
-it (77) without torch or without both."""
+DDP. An error of the callback on one rank is raised on both, and FSDP1 is refused by name on both. Each
+trainer is left out where it is not installed; all of it (77) without torch or without both."""
 import importlib
 import logging
 import os
@@ -8,6 +8,7 @@ import sys
 import tempfile
 import unittest
 import warnings
+from unittest import mock
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 try:
@@ -102,12 +103,31 @@ def flat(tensors):
     return [value for t in tensors for value in torch.as_tensor(t).flatten().tolist()]
 
 
+def raised(call):
+    try:
+        call()
+    except Exception as error:
+        return type(error), str(error)
+    return None, "no error"
+
+
+def failures(trainer, fit, store, is_victim):
+    """This rank's errors where the callback fails on the other one, before it binds the model and
+    after that."""
+    module, found = importlib.import_module(f"diloco.{trainer}"), []
+    for name in ("Position", "check_first"):
+        failing = mock.Mock(side_effect=OSError(f"{name} has failed"))
+        with mock.patch.object(module, name, failing if is_victim else getattr(module, name)):
+            found.append(raised(lambda: fit(Regression(), f"{store}-{name}")))
+    return found
+
+
 def rank(place, port, store):
-    """For each trainer the parameters at the end, and how FSDP1 is refused."""
+    """For each trainer the parameters at the end, how FSDP1 is refused, and the errors of a rank."""
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), RANK=str(place.rank),
                       LOCAL_RANK=str(place.rank), WORLD_SIZE=str(place.replicas))
     dist.init_process_group("gloo")
-    found = {}
+    found, errors = {}, {}
     for trainer in HERE:
         fit, model, refused = globals()[f"by_{trainer}"], Regression(), "not refused"
         fit(model, f"{store}-{trainer}")
@@ -115,23 +135,40 @@ def rank(place, port, store):
             fit(Regression(is_sharded=True), f"{store}-{trainer}-sharded")
         except diloco.RefusedError as error:
             refused = str(error)
-        found[trainer] = flat(p.detach() for p in model.parameters()), refused
+        failed = failures(trainer, fit, f"{store}-{trainer}", place.rank == 1)
+        again = Regression()
+        fit(again, f"{store}-{trainer}-again")
+        found[trainer] = [flat(p.detach() for p in m.parameters()) for m in (model, again)], refused
+        errors[trainer] = failed
     dist.destroy_process_group()
-    return found
+    return found, errors
 
 
 class TwoRanks(unittest.TestCase):
-    def test_ranks_of_ddp_are_one_replica_and_fsdp1_is_refused(self):
+    def check_errors(self, well, victim):
+        """The errors of a rank on which all is well, and of the other."""
+        for trainer in HERE:
+            with self.subTest(trainer):
+                self.assertEqual([kind for kind, _ in victim[trainer]], [OSError] * 2)
+                self.assertEqual([kind for kind, _ in well[trainer]],
+                                 [diloco.UnreachableError, OSError])
+                for name, (_, text) in zip(("Position", "check_first"), well[trainer]):
+                    self.assertIn(f"{name} has failed", text)
+                self.assertIn("rank 1 of this island of 2 has failed", well[trainer][0][1])
+
+    def test_ranks_of_ddp_are_one_replica_with_the_same_errors_and_fsdp1_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
-            first, second = diloco.launch_local(2, rank, free_port(), f"{folder}/run",
-                                                store=f"{folder}/run", start="fork")
+            (first, well), (second, victim) = diloco.launch_local(
+                2, rank, free_port(), f"{folder}/run", store=f"{folder}/run", start="fork")
             self.assertEqual(first, second)
-            for trainer, (values, refused) in first.items():
+            self.check_errors(well, victim)
+            for trainer, ((values, again), refused) in first.items():
                 with self.subTest(trainer):
                     log = diloco.run(f"{folder}/run-{trainer}")
                     self.assertEqual([(row["members"], row["samples"]) for row in log.history()],
                                      [(["r0.0000"], 2 * BATCH * STEPS)] * ROUNDS)
                     self.assertEqual(values, flat(log.theta().values()))
+                    self.assertEqual(values, again)
                     self.assertNotEqual(values, flat(Regression().state_dict().values()))
                     self.assertIn("FullyShardedDataParallel (FSDP1)", refused)
                     self.assertFalse(os.path.exists(f"{folder}/run-{trainer}-sharded"))
