@@ -158,9 +158,10 @@ awk -v p="$(json predicted_wall_s <out)" -v n="$parameters" \
 expect 0 diloco plan --replay run --link 10mbit,50ms --recorded-link 10gbit
 grep -q 'wall clock' out || fail "no lines"
 
-# STO-13: the traffic of each entry of 8 replicas, in bytes, requests, bytes a second and money.
+# STO-13: the traffic of each entry of 8 replicas, in bytes, requests, bytes a second and money. Each
+# request takes 50 ms, so the first heartbeat is sent long before the end, whatever runs first.
 expect 0 diloco train tiny.toml --store eight --replicas 8 --set trainer.rounds=3 \
-    --set trainer.local_steps_per_round=2 --quiet
+    --set trainer.local_steps_per_round=2 --set run.link=1gbit,50ms --quiet
 printf 'date = "2026-01-31"\ncurrency = "USD"\negress_per_gb = 90\nput_per_1000 = 5\nget_per_1000 = 0.4\n' >dear.toml
 expect 0 diloco log eight --traffic --cost dear.toml --json
 [ "$(grep -c '"entry"' out)" = 3 ] || fail "not a line an entry"
