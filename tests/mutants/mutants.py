@@ -139,7 +139,7 @@ MUTANTS = [
          "if (m->applying.entry.combined.there || dl_hash_equal(reply->compute.result, m->applying.entry.result)) return dl_apply_swap(m);")],
         "sharded", 141),
     Mutant("one_array", "P20", "an asynchronous replica computes entries of others in the array of its capture", [
-        ("src/exchange/exec.c", " && x->mode->may_share_next", "")]),
+        ("src/exchange/exec.c", "ahead == 1 && !x->a.beside && x->mode->may_share_next", "ahead == 1 && !x->a.beside")]),
     Mutant("waits_for_another", "P20",
            "a replica finds while catching up that its contribution counted, and still waits for one more entry", [
         ("src/protocol/machine.c", """    if (dl_machine_mode(m)->go_on && !m->a.reader) return dl_machine_mode(m)->go_on(m);
