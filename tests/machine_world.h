@@ -390,7 +390,9 @@ static inline void answer_train(world *w)
     make_stops(w);
     w->pace.position = dl_pace_train_until(&w->pace);
     w->now += dl_time_from_seconds(w->train_s);
-    if (dl_pace_next(&w->pace).kind == DL_STOP_CAPTURE) dl_pace_captured(&w->pace, 0, true);
+    if (dl_pace_next(&w->pace).kind != DL_STOP_CAPTURE) return;
+    const dl_pace_capture due = dl_pace_due_capture(&w->pace, 0, true);
+    dl_pace_captured(&w->pace, &due);
 }
 
 /* Answer the open request. */

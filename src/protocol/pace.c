@@ -232,15 +232,21 @@ bool dl_pace_will_be_whole(const dl_pace *p, uint64_t entry, uint32_t fragment)
     return dl_schedule_capture(&p->schedule, entry) >= since + whole(&p->schedule, entry);
 }
 
-dl_pace_capture *dl_pace_captured(dl_pace *p, uint32_t fragment, bool awaited)
+dl_pace_capture dl_pace_due_capture(const dl_pace *p, uint32_t fragment, bool awaited)
 {
     DL_ASSERT(fragment < p->schedule.n_fragments);
-    const uint64_t e = rules_of(p)->entry_of(p, p->n_captured++);
-    DL_ASSERT(p->n_captured - p->next_adopt <= p->n_captures); /* invariant 1 */
-    dl_pace_capture *capture = &p->captures[e % p->n_captures];
-    *capture = (dl_pace_capture){.entry = e, .position = p->position, .fragment = fragment};
-    capture->mute = rules_of(p)->is_mute(p, capture, awaited);
+    dl_pace_capture capture = {.entry = rules_of(p)->entry_of(p, p->n_captured),
+                               .position = p->position,
+                               .fragment = fragment};
+    capture.mute = rules_of(p)->is_mute(p, &capture, awaited);
     return capture;
+}
+
+void dl_pace_captured(dl_pace *p, const dl_pace_capture *capture)
+{
+    p->n_captured++;
+    DL_ASSERT(p->n_captured - p->next_adopt <= p->n_captures); /* invariant 1 */
+    p->captures[capture->entry % p->n_captures] = *capture;
 }
 
 static uint64_t entry_of(const dl_pace *p, uint64_t n)

@@ -104,9 +104,11 @@ bool dl_pace_done(const dl_pace *pace);
  */
 uint64_t dl_pace_needed_from(const dl_pace *pace, uint64_t open);
 
-/* Records a capture. `awaited`: an entry waits for this replica by name. Returns the record for the
- * caller to fill. */
-dl_pace_capture *dl_pace_captured(dl_pace *pace, uint32_t fragment, bool awaited);
+/* Returns the record of the capture that is due here. `awaited`: an entry waits for this replica by
+ * name. */
+dl_pace_capture dl_pace_due_capture(const dl_pace *pace, uint32_t fragment, bool awaited);
+/* Records it once it is taken. Then its entry is in flight. */
+void dl_pace_captured(dl_pace *pace, const dl_pace_capture *capture);
 /* Returns whether a capture for a later `entry` will be whole, if no entry skips this replica. */
 bool dl_pace_will_be_whole(const dl_pace *pace, uint64_t entry, uint32_t fragment);
 /* Returns the record of a contribution in flight, or NULL if that entry has no such contribution.

@@ -54,10 +54,17 @@ static void train_to(scene *s, uint64_t position)
     s->pace.position = position;
 }
 
+static const dl_pace_capture *capture_of(dl_pace *pace, uint32_t fragment, bool awaited)
+{
+    const dl_pace_capture due = dl_pace_due_capture(pace, fragment, awaited);
+    dl_pace_captured(pace, &due);
+    return dl_pace_in_flight(pace, due.entry);
+}
+
 static const dl_pace_capture *capture(scene *s, uint64_t entry)
 {
     check_stop(s, DL_STOP_CAPTURE, entry);
-    return dl_pace_captured(&s->pace, (uint32_t)(entry % s->pace.schedule.n_fragments), true);
+    return capture_of(&s->pace, (uint32_t)(entry % s->pace.schedule.n_fragments), true);
 }
 
 static void apply(scene *s, uint64_t entry, bool commit, bool counted)
@@ -375,10 +382,10 @@ TEST(p14_a_joiner_is_mute_until_it_has_H_minus_tau_steps_unless_an_entry_waits_f
     dl_pace_jumped(&s.pace);
     CHECK_INT(200, s.pace.position);
     train_to(&s, 250);
-    CHECK(!dl_pace_captured(&s.pace, 1, false)->mute); /* 50 steps on it: more than 40 */
+    CHECK(!capture_of(&s.pace, 1, false)->mute); /* 50 steps on it: more than 40 */
     apply(&s, 3, true, false);
     train_to(&s, 300);
-    CHECK(!dl_pace_captured(&s.pace, 0, false)->mute);
+    CHECK(!capture_of(&s.pace, 0, false)->mute);
     end(&s);
 
     const dl_schedule short_tau = {.interval = 100, .n_fragments = 2, .delay = 1};
@@ -388,13 +395,13 @@ TEST(p14_a_joiner_is_mute_until_it_has_H_minus_tau_steps_unless_an_entry_waits_f
     dl_pace_jumped(&s.pace);
     train_to(&s, 250);
     dl_pace awaited = s.pace; /* the same replica, if the entry waits for it by name */
-    CHECK(!dl_pace_captured(&awaited, 1, true)->mute);
-    CHECK(dl_pace_captured(&s.pace, 1, false)->mute); /* 50 of 99 */
+    CHECK(!capture_of(&awaited, 1, true)->mute);
+    CHECK(capture_of(&s.pace, 1, false)->mute); /* 50 of 99 */
     train_to(&s, 251);
     apply(&s, 3, true, false);
     CHECK_INT(DL_ADOPT_THETA, adopt(&s, 3));
     train_to(&s, 300);
-    CHECK(!dl_pace_captured(&s.pace, 0, false)->mute);
+    CHECK(!capture_of(&s.pace, 0, false)->mute);
     end(&s);
 }
 
@@ -423,7 +430,7 @@ TEST(p14_awaited_replica_is_never_mute)
     dl_pace_jumped(&s.pace);
     train_to(&s, 250);
     s.pace.fragments[1].since = 249;
-    CHECK(!dl_pace_captured(&s.pace, 1, true)->mute);
+    CHECK(!capture_of(&s.pace, 1, true)->mute);
     end(&s);
 }
 

@@ -48,14 +48,17 @@ static void begin_first_round(dl_stops *s, uint64_t entry, uint32_t fragment)
 }
 
 /* The fragment follows from the schedule, not from the caller. A mute capture takes nothing: the
- * replica has less than a whole interval of steps on the fragment (P14.1). */
+ * replica has less than a whole interval of steps on the fragment (P14.1). The pace records it
+ * last, since the exchange sends an empty contribution for a capture in flight that is not there.
+ */
 diloco_status dl_stop_capture(dl_stops *s, uint64_t entry)
 {
     if (!is_here(s, DL_STOP_CAPTURE, entry)) return DILOCO_OK;
     const uint64_t n_commits = dl_state_commits(dl_exec_state(s->exec));
     const uint32_t f = dl_schedule_fragment(&s->pace->schedule, entry, n_commits);
-    const dl_pace_capture *captured = dl_pace_captured(s->pace, f, is_awaited(s, entry));
-    if (!captured->mute) DL_TRY(dl_exec_capture(s->exec, entry, f, &s->work[f]));
+    const dl_pace_capture capture = dl_pace_due_capture(s->pace, f, is_awaited(s, entry));
+    if (!capture.mute) DL_TRY(dl_exec_capture(s->exec, entry, f, &s->work[f]));
+    dl_pace_captured(s->pace, &capture);
     begin_first_round(s, entry, f);
     return DILOCO_OK;
 }

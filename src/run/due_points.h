@@ -21,7 +21,7 @@ typedef struct dl_stops {
 
 /* Each carries out the next stop of dl_pace_next, if it is of this kind and may be done now, else
  * does nothing. The log may have advanced since the caller looked. dl_stop_capture returns
- * DILOCO_ENUMERIC of dl_exec_capture. */
+ * the error of dl_exec_capture; the stop is still due then. */
 DL_MUST_CHECK diloco_status dl_stop_capture(dl_stops *s, uint64_t entry);
 /* Returns false if nothing was done. */
 typedef struct dl_adopted {

@@ -113,6 +113,26 @@ TEST(a_first_value_or_a_movement_that_is_not_finite_is_named)
     CHECK_CONTAINS("w[0]", t.text);
 }
 
+/* An empty contribution in its place would close the entry without the steps of a resume. */
+TEST(failed_capture_is_still_due_and_sends_nothing)
+{
+    dl_store *store;
+    dl_buf object = {.max = 1 << 20};
+    toy t = toy_of("r0", "mem://not_captured");
+    toy_keep("mem://not_captured");
+    toy_set(&t, "run.state_dir", "none");
+    t.inner_lr = INFINITY;
+    CHECK_OK(toy_open(&t));
+    CHECK_OK(diloco_run_join(t.run));
+    CHECK_STATUS(DILOCO_ENUMERIC, toy_train(&t));
+    CHECK_STATUS(DILOCO_ENUMERIC, diloco_step(t.run, NULL));
+    CHECK_INT(0, diloco_run_now(t.run).entry);
+    CHECK_OK(dl_store_open(&store, "mem://not_captured", false));
+    CHECK_STATUS(DILOCO_ENOENT, dl_store_get(store, &object, "c/0000000000/r0.0000", DL_NEVER));
+    dl_store_close(store);
+    toy_close(&t);
+}
+
 TEST(an_interval_without_samples_is_refused_and_not_waited_for)
 {
     toy t = toy_of("r0", "mem://samples-none");
@@ -205,6 +225,7 @@ TEST_MAIN(impossible_options_are_refused_by_name,
           calls_out_of_order_and_tensors_that_cannot_be_are_refused,
           a_tensor_named_twice_is_refused_when_the_run_is_made,
           a_first_value_or_a_movement_that_is_not_finite_is_named,
+          failed_capture_is_still_due_and_sends_nothing,
           an_interval_without_samples_is_refused_and_not_waited_for,
           a_struct_of_another_size_is_taken_as_far_as_both_know_it,
           any_number_of_runs_share_one_process)
