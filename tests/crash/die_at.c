@@ -6,6 +6,7 @@
  *     DIE_SKIP=N               each process passes that point N times before it may die there
  *     HOLD_AT=WHERE            the sync of a file does not begin, as on a disk that has stopped
  *     HELD=FILE                made by the first process that is held, with its pid
+ *     FREE_KB=N                the memory that the machine has free, as processes see it
  *
  * WHAT may be link, rename or unlink of a file store, or write, sync or syncdir (of a folder),
  * where WHERE is a part of the path. For PUT, POST, DELETE of a client over plain HTTP, WHERE is a
@@ -161,6 +162,16 @@ int fsync(int fd)
     const int got = REAL("fsync", int (*)(int))(fd);
     if (got == 0 && is_at("after", what, path)) die();
     return got;
+}
+
+FILE *fopen(const char *path, const char *mode)
+{
+    const char *kb = getenv("FREE_KB");
+    static char meminfo[64];
+    if (!kb || strcmp(path, "/proc/meminfo"))
+        return REAL("fopen", FILE * (*)(const char *, const char *))(path, mode);
+    const int len = snprintf(meminfo, sizeof meminfo, "MemAvailable: %.20s kB\n", kb);
+    return fmemopen(meminfo, (size_t)len, "r");
 }
 
 /* ---- HTTP: a request begins a buffer */
