@@ -19,7 +19,7 @@ typedef struct disk {
     int slots[4];      /* guarded by the lock: the slots of the first ones */
     atomic_int n_full; /* writes that find the disk full */
     atomic_int n_writes, n_writes_of[DL_SAVER_SLOTS];
-    atomic_int n_reports, n_replaced;
+    atomic_int n_reports, n_replaced, n_released[DL_SAVER_SLOTS];
     diloco_status status;
 } disk;
 
@@ -95,12 +95,19 @@ static void hear_replaced(void *user, const char *why)
     if (strstr(why, "the disk is")) atomic_fetch_add(&d->n_replaced, 1);
 }
 
+static void hear_released(void *user, int slot)
+{
+    disk *d = user;
+    atomic_fetch_add(&d->n_released[slot], 1);
+}
+
 static dl_saver *saver_of(disk *d, double patience_s)
 {
     dl_saver *s = NULL;
     const dl_saver_args args = {.write = write_slowly,
                                 .full = hear_full,
                                 .replaced = hear_replaced,
+                                .released = hear_released,
                                 .user = d,
                                 .patience_s = patience_s};
     CHECK_OK(dl_saver_create(&s, &args));
@@ -408,6 +415,41 @@ TEST(a_copy_that_is_cancelled_leaves_its_contributions_to_the_next)
     }
 }
 
+static void check_released(disk *d, int first, int second)
+{
+    CHECK_INT(first, atomic_load(&d->n_released[0]));
+    CHECK_INT(second, atomic_load(&d->n_released[1]));
+}
+
+TEST(a_copy_is_released_once_it_is_written_dropped_cancelled_or_given_up)
+{
+    disk d;
+    disk_begin(&d);
+    dl_saver *s = saver_of(&d, 60);
+    begin(s, 0); /* in slot 0 */
+    wait_until_entered(&d);
+    begin(s, 1); /* in slot 1, where it waits */
+    check_released(&d, 0, 0);
+    CHECK_INT(1, dl_saver_take(s)); /* it is dropped */
+    check_released(&d, 0, 1);
+    dl_saver_cancel(s);
+    check_released(&d, 0, 2);
+    begin(s, 2);
+    dl_saver_hold(s);
+    let_pass(&d, 1);
+    CHECK_OK(wait_for_all(s)); /* the copy that waits is kept */
+    check_released(&d, 1, 2);
+    dl_saver_saved(s);
+    check_released(&d, 1, 3);
+    d.status = DILOCO_EIO;
+    open_gate(&d);
+    begin(s, 3);
+    CHECK_STATUS(DILOCO_EIO, wait_for_all(s));
+    check_released(&d, 2, 3);
+    dl_saver_destroy(s);
+    check_released(&d, 2, 3);
+}
+
 TEST(a_full_disk_is_reported_once_and_written_again)
 {
     disk d;
@@ -460,5 +502,6 @@ TEST_MAIN(a_save_is_written_while_the_caller_continues, an_interrupt_ends_the_wa
           a_failed_save_fails_no_contribution_while_the_caller_saves,
           a_save_by_the_caller_ends_the_patience_with_a_full_disk,
           a_copy_that_is_cancelled_leaves_its_contributions_to_the_next,
+          a_copy_is_released_once_it_is_written_dropped_cancelled_or_given_up,
           a_full_disk_is_reported_once_and_written_again,
           a_full_disk_is_given_up_at_the_end_of_the_run, destroying_waits_for_the_write)
