@@ -34,6 +34,11 @@ typedef struct claims {
     bool passed;         /* the listing shows the next replica's */
 } claims;
 
+static diloco_status out_of_memory(const char *replica)
+{
+    return dl_fail(DILOCO_ENOMEM, "out of memory for the generations of %s", replica);
+}
+
 /* The names alone say which numbers are used. newest_signed later decides which of them count. */
 static diloco_status found_generation(void *context, const char *key, size_t len)
 {
@@ -138,7 +143,7 @@ diloco_status dl_run_refuse_twin(const char *replica, dl_store *store)
  * it stops after LOOKS names in a row that it has not signed. Generations are created in order. So
  * a signed one is further away only if this replica had to skip that many names. */
 
-enum { LOOKS = 256 };
+enum { LOOKS = 256, LISTINGS = 8 };
 
 static bool is_used(const claims *l, int64_t g)
 {
@@ -153,12 +158,13 @@ static int64_t next_used(const claims *l, int64_t g)
     return g;
 }
 
-/* n restarts at each signed name, so a replica with a long history of its own is read through. */
-static diloco_status newest_signed(claims *l, dl_store *store, const dl_runfile *run,
+/* Reads from g on. n restarts at each signed name, so a replica with a long history of its own is
+ * read through. */
+static diloco_status newest_signed(claims *l, int64_t g, dl_store *store, const dl_runfile *run,
                                    const dl_public *key)
 {
-    int64_t g = next_used(l, 0);
-    l->newest = -1;
+    l->newest = g - 1;
+    g = next_used(l, g);
     for (int n = 0; n < LOOKS && g <= l->last; n++, g = next_used(l, g + 1)) {
         bool theirs;
         dl_generation generation = {.number = (uint32_t)g};
@@ -174,9 +180,9 @@ diloco_status dl_run_newest_signed(dl_generation *out, dl_store *store, const ch
                                    const dl_runfile *run, const dl_public *key)
 {
     claims l = {.replica = replica, .newest = -1, .used = calloc(DL_GENERATION_MAX / 8 + 1, 1)};
-    if (!l.used) return dl_fail(DILOCO_ENOMEM, "out of memory for the generations of %s", replica);
+    if (!l.used) return out_of_memory(replica);
     diloco_status status = list_generations(&l, store);
-    if (!status) status = newest_signed(&l, store, run, key);
+    if (!status) status = newest_signed(&l, 0, store, run, key);
     free(l.used);
     if (!status && l.newest < 0)
         status = dl_fail(DILOCO_ENOENT, "this key has signed no generation of %s", replica);
@@ -195,10 +201,9 @@ static diloco_status find_claims(claims *out, dl_store *store, const char *repli
 {
     *out = (claims){.replica = replica, .newest = -1, .last = -1};
     const bool keyed = run->identity.policy != DL_TRUSTED;
-    if (keyed && !(out->used = calloc(DL_GENERATION_MAX / 8 + 1, 1)))
-        return dl_fail(DILOCO_ENOMEM, "out of memory for the generations of %s", replica);
+    if (keyed && !(out->used = calloc(DL_GENERATION_MAX / 8 + 1, 1))) return out_of_memory(replica);
     DL_TRY(list_generations(out, store));
-    if (keyed) DL_TRY(newest_signed(out, store, run, dl_signer_public(signer)));
+    if (keyed) DL_TRY(newest_signed(out, 0, store, run, dl_signer_public(signer)));
     return first && out->newest >= 0 ? dl_run_refuse_twin(replica, store) : DILOCO_OK;
 }
 
@@ -249,8 +254,9 @@ static diloco_status claim_from(dl_generation *out, const claims *l, int64_t g, 
 }
 
 /* Lists, chooses the first number to try, and claims. */
-static diloco_status claim(dl_generation *out, dl_store *store, const char *replica, bool first,
-                           const dl_runfile *run, const dl_signer *signer, const char *invitation)
+static diloco_status claim_once(dl_generation *out, dl_store *store, const char *replica,
+                                bool first, const dl_runfile *run, const dl_signer *signer,
+                                const char *invitation)
 {
     claims l;
     int64_t g;
@@ -259,6 +265,44 @@ static diloco_status claim(dl_generation *out, dl_store *store, const char *repl
     if (!status) status = claim_from(out, &l, g, store, run, signer, invitation);
     claims_deinit(&l);
     return status;
+}
+
+/* Sets *shown if a listing shows the claim, and *newest to the newest that `signer` has signed,
+ * from the claim on. */
+static diloco_status look_again(bool *shown, int64_t *newest, const dl_generation *claimed,
+                                dl_store *store, const dl_runfile *run, const dl_signer *signer)
+{
+    const int64_t number = claimed->number;
+    claims l = {
+        .replica = claimed->replica, .last = -1, .used = calloc(DL_GENERATION_MAX / 8 + 1, 1)};
+    diloco_status status = l.used ? list_generations(&l, store) : out_of_memory(claimed->replica);
+    *shown = !status && is_used(&l, number);
+    if (*shown) status = newest_signed(&l, number + 1, store, run, dl_signer_public(signer));
+    *newest = l.newest;
+    claims_deinit(&l);
+    return status;
+}
+
+/* A replica of a run with keys leaves numbers out (contribute.c: renew). A stale listing may hide a
+ * later generation of its past. Then the number that it claims is one that was left out, and the
+ * later generation would fence it. A listing that shows the claim shows all that existed before it,
+ * so the replica lists again. Without keys no number is left out, or each start takes a range of
+ * its own. */
+static diloco_status claim(dl_generation *out, dl_store *store, const char *replica, bool first,
+                           const dl_runfile *run, const dl_signer *signer, const char *invitation)
+{
+    DL_TRY(claim_once(out, store, replica, first, run, signer, invitation));
+    if (run->identity.policy == DL_TRUSTED) return DILOCO_OK;
+    for (int n = 0; n < LISTINGS; n++) {
+        bool shown;
+        int64_t newest;
+        DL_TRY(look_again(&shown, &newest, out, store, run, signer));
+        if (shown && newest == out->number) return DILOCO_OK;
+        if (shown) DL_TRY(claim_once(out, store, replica, false, run, signer, invitation));
+    }
+    return dl_fail(DILOCO_EUNREACHABLE,
+                   "%s: %d listings of gen/ do not have %s.%04u, which exists: start again later",
+                   dl_store_url(store), LISTINGS, out->replica, (unsigned)out->number);
 }
 
 /* A later generation in gen/ means that another process runs as this replica, so this one is fenced

@@ -20,7 +20,8 @@ DL_MUST_CHECK diloco_status dl_run_newest_signed(dl_generation *out, dl_store *s
  * number that no other process chooses at the same moment, since the store would accept both (P26).
  * Returns DILOCO_EFENCED if the name is new (config's first_generation) and another replica claimed
  * it first. If objects are signed, returns DILOCO_EREFUSED if this key may not be that replica
- * (keyring.h); config names the file of invitations. */
+ * (keyring.h); config names the file of invitations. Then the listing is repeated until it shows
+ * the claim: DILOCO_EUNREACHABLE if none does. */
 DL_MUST_CHECK diloco_status dl_run_claim_generation(dl_generation *out, dl_store *store,
                                                     const char *replica, const dl_runfile *run,
                                                     const dl_config *config,
