@@ -10,8 +10,9 @@
  * all named replicas. Other names share the remaining places.
  *  2. In a run with keys an object is listed once its header was found to be signed by its
  *     replica's key. Each listing checks LOOKS_NAMED unknown objects of named replicas and
- *     LOOKS_OTHER of others. The result is kept, since objects do not change, so the next listing
- *     checks the next ones. Generations that have contributed before need no check.
+ *     LOOKS_OTHER of others, first one of each replica. The result is kept, since objects do not
+ *     change, so the next listing checks the next ones. The newest generation that is known to have
+ *     contributed needs no check.
  *  3. In a run without keys an object is ignored once it was read twice as junk, which makes space
  *     for the next ones. An asynchronous run does not ignore it, since no later entry would forget
  *     it.
@@ -24,22 +25,28 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NEWEST_MAX = 2, LOOKS_NAMED = 64, LOOKS_OTHER = 16, FORGED_BITS = 17 };
+enum { NEWEST_MAX = 2, LOOKS_NAMED = 64, LOOKS_OTHER = 16, CHECKED_BITS = 17 };
 enum { FOUR_DIGITS = 9999 };
-enum { FORGED_CAP = 1 << FORGED_BITS, FORGED_MAX = FORGED_CAP / 4 * 3 };
+enum { CHECKED_CAP = 1 << CHECKED_BITS, CHECKED_MAX = CHECKED_CAP / 4 * 3 };
 
-/* Objects whose signature has to be checked after the listing. `cap` is at most LOOKS_NAMED. */
+/* The last two bits of a row of `checked`. */
+enum { UNCHECKED = 0, FORGED = 1, SIGNED = 3, VERDICT = 3 };
+
+/* Objects whose signature has to be checked after the listing. `cap` is at most LOOKS_NAMED. The
+ * first `n_first` are of one replica each, drawn from `n_replicas`. */
 typedef struct candidates {
-    size_t n, cap;
+    size_t n, cap, n_first, n_replicas;
     dl_listed at[LOOKS_NAMED];
+    dl_generation last; /* of the last object that was a candidate */
 } candidates;
 
 struct dl_lister {
-    /* [FORGED_CAP] hashes of keys whose objects are not signed by their replica; 0: free */
-    uint64_t *forged;
+    /* [CHECKED_CAP] hashes of keys, and whether their replica has signed the object; 0: free */
+    uint64_t *checked;
     uint64_t seed; /* of these hashes: random, so an attacker cannot choose colliding names */
-    size_t n_forged;
-    uint64_t forged_for;  /* the entry of these objects, if forgets_junk */
+    size_t n_checked;
+    uint64_t checked_for; /* the entry of these objects, if forgets_junk */
+    dl_rng drawing;       /* of the replicas of which an object is checked */
     dl_generation *known; /* [n_known] the newest generation of each replica that signed an object,
                            * in the order of a listing */
     size_t n_known, cap_known, known_at; /* known_at: the row that was found last */
@@ -62,68 +69,70 @@ diloco_status dl_lister_create(dl_exec *x)
     l->other.cap = LOOKS_OTHER;
     l->cap_known = x->collect.n_slots;
     if (x->ring) l->known = calloc(l->cap_known, sizeof *l->known);
-    l->forged = calloc(FORGED_CAP, sizeof *l->forged);
-    if ((!l->known && x->ring) || !l->forged)
+    l->checked = calloc(CHECKED_CAP, sizeof *l->checked);
+    if ((!l->known && x->ring) || !l->checked)
         return dl_fail(DILOCO_ENOMEM, "out of memory for the list of contributions");
-    return dl_random_bytes(&l->seed, sizeof l->seed);
+    DL_TRY(dl_random_bytes(&l->seed, sizeof l->seed));
+    dl_rng_init(&l->drawing, l->seed, DL_STREAM(DL_STREAM_JITTER, 2), 0);
+    return DILOCO_OK;
 }
 
 void dl_lister_destroy(dl_exec *x)
 {
     if (!x->collect.lister) return;
     free(x->collect.lister->known);
-    free(x->collect.lister->forged);
+    free(x->collect.lister->checked);
     free(x->collect.lister);
 }
 
 /* ---- known results of checks -------------------------------------------------------------- */
 
-/* The result is never 0. Returns a 64-bit hash of an object's key. A collision would make a valid
- * object look forged; at a full table its chance is about 2^-46. */
+/* Returns a hash of 62 bits of an object's key; the others are for the verdict. A collision would
+ * make a valid object look forged; at a full table its chance is about 2^-45. */
 static uint64_t hash_of(const dl_lister *l, const char *key)
 {
-    return dl_hash_seeded(key, strlen(key), l->seed) | 1;
+    return dl_hash_seeded(key, strlen(key), l->seed) | VERDICT;
 }
 
-/* Returns the hash's place in `forged`, or the free place for it. Open addressing with linear
+/* Returns the hash's place in `checked`, or the free place for it. Open addressing with linear
  * steps. At most three quarters of the table are used, so a search ends. */
-static uint64_t *forged_place(const dl_lister *l, uint64_t hash)
+static uint64_t *checked_place(const dl_lister *l, uint64_t hash)
 {
-    size_t at = (size_t)(hash >> (64 - FORGED_BITS));
-    while (l->forged[at] && l->forged[at] != hash)
-        at = (at + 1) % FORGED_CAP;
-    return &l->forged[at];
+    size_t at = (size_t)(hash >> (64 - CHECKED_BITS));
+    while (l->checked[at] && (l->checked[at] | VERDICT) != hash)
+        at = (at + 1) % CHECKED_CAP;
+    return &l->checked[at];
 }
 
-/* Without forged ones, which is the usual case, nothing is hashed. */
-static bool is_forged(const dl_lister *l, const char *key)
+/* Without checked objects, which is the usual case, nothing is hashed. */
+static int verdict_of(const dl_lister *l, const char *key)
 {
-    return l->n_forged && *forged_place(l, hash_of(l, key));
+    return l->n_checked ? (int)(*checked_place(l, hash_of(l, key)) & VERDICT) : UNCHECKED;
 }
 
-static void forget_forged(dl_lister *l)
+static void forget_checked(dl_lister *l)
 {
-    memset(l->forged, 0, FORGED_CAP * sizeof *l->forged);
-    l->n_forged = 0;
+    memset(l->checked, 0, CHECKED_CAP * sizeof *l->checked);
+    l->n_checked = 0;
 }
 
 /* A full table is emptied, and the objects in it are checked again. So memory is bounded, whatever
  * an attacker creates. */
-static void remember_forged(dl_lister *l, const dl_listed *o)
+static void remember_checked(dl_lister *l, const dl_listed *o, uint64_t verdict)
 {
     dl_key key;
     dl_key_contribution(key, o->entry, &o->generation);
-    if (l->n_forged == FORGED_MAX) forget_forged(l);
+    if (l->n_checked == CHECKED_MAX) forget_checked(l);
     const uint64_t hash = hash_of(l, key);
-    uint64_t *place = forged_place(l, hash);
-    l->n_forged += *place == 0;
-    *place = hash;
+    uint64_t *place = checked_place(l, hash);
+    l->n_checked += *place == 0;
+    *place = (hash & ~(uint64_t)VERDICT) | verdict;
 }
 
 void dl_exec_note_forged(dl_exec *x, uint64_t entry, const dl_generation *generation)
 {
     const dl_listed o = {.entry = entry, .generation = *generation};
-    remember_forged(x->collect.lister, &o);
+    remember_checked(x->collect.lister, &o, FORGED);
 }
 
 /* Returns the first row whose name is not before that one. */
@@ -276,9 +285,28 @@ static bool take(dl_exec *x, const dl_listed *o, bool named)
     return true;
 }
 
-/* Keeps an object for a check after the listing. */
-static bool keep(candidates *c, const dl_listed *o)
+/* Keeps the first object of a replica for a check after the listing. If there is no space, it takes
+ * the place of one that is not its replica's first, or of a random one. So names of some replicas,
+ * with any number of objects, cannot use up the checks for ever. */
+static bool keep_first(candidates *c, dl_rng *drawing, const dl_listed *o)
 {
+    c->n_replicas++;
+    if (c->n_first == c->cap) {
+        const uint64_t at = dl_rng_below(drawing, c->n_replicas);
+        if (at < c->cap) c->at[at] = *o;
+        return at < c->cap;
+    }
+    if (c->n < c->cap) c->at[c->n++] = c->at[c->n_first];
+    c->at[c->n_first++] = *o;
+    return true;
+}
+
+/* Keeps an object for a check. One replica's objects are adjacent in a listing. */
+static bool keep(candidates *c, dl_rng *drawing, const dl_listed *o)
+{
+    const bool first = c->n_replicas == 0 || strcmp(c->last.replica, o->generation.replica) != 0;
+    c->last = o->generation;
+    if (first) return keep_first(c, drawing, o);
     if (c->n == c->cap) return false;
     c->at[c->n++] = *o;
     return true;
@@ -292,11 +320,12 @@ static bool take_or_keep(dl_exec *x, const dl_listed *o, const char *key, bool n
     const dl_generation *known = known_of(l, o->generation.replica);
     if (x->a.run->identity.policy == DL_CLOSED && !dl_exec_is_named(x, &o->generation))
         return false;
-    if (is_forged(l, key)) return false;
-    if (dl_generation_equal(&o->generation, &x->a.self) ||
+    const int verdict = verdict_of(l, key);
+    if (verdict == FORGED) return false;
+    if (verdict == SIGNED || dl_generation_equal(&o->generation, &x->a.self) ||
         (known && dl_generation_equal(&o->generation, known)))
         return take(x, o, named);
-    return keep(named ? &l->named : &l->other, o);
+    return keep(named ? &l->named : &l->other, &l->drawing, o);
 }
 
 /* Called for each key of the listing. Malformed names are skipped. The store's failure to list, and
@@ -309,7 +338,7 @@ static diloco_status found_contribution(void *context, const char *key, size_t l
     if (x->mode->is_of_use && !x->mode->is_of_use(x, &o)) return DILOCO_OK;
     const bool named = has_places(x, &o.generation);
     const bool taken = x->ring ? take_or_keep(x, &o, key, named)
-                               : !is_forged(x->collect.lister, key) && take(x, &o, named);
+                               : verdict_of(x->collect.lister, key) != FORGED && take(x, &o, named);
     x->collect.lister->n_passed_over += !taken;
     return DILOCO_OK;
 }
@@ -335,11 +364,10 @@ static diloco_status look_at(dl_exec *x, const dl_listed *o, bool named, dl_time
     if (!status)
         DL_TRY(dl_contribution_is_by(&theirs, x->a.store, x->a.run->id, o->entry, &o->generation,
                                      key, until));
+    remember_checked(x->collect.lister, o, theirs ? SIGNED : FORGED);
     if (theirs) {
         remember_signed(x->collect.lister, &o->generation);
         theirs = take(x, o, named);
-    } else {
-        remember_forged(x->collect.lister, o);
     }
     x->collect.lister->n_passed_over += !theirs;
     return DILOCO_OK;
@@ -361,6 +389,11 @@ static diloco_status look_at_all(dl_exec *x, const candidates *c, bool named, dl
 
 /* ---- the request --------------------------------------------------------------------------- */
 
+static void forget_candidates(candidates *c)
+{
+    c->n = c->n_first = c->n_replicas = 0;
+}
+
 /* Empties the list, and reserves NEWEST_MAX slots for each named replica (P9.13). Results for
  * another entry are forgotten where no later entry can name its objects. */
 static void begin(dl_exec *x, uint64_t entry)
@@ -371,10 +404,12 @@ static void begin(dl_exec *x, uint64_t entry)
     l->has_list = list <= x->collect.n_slots;
     const size_t wanted = l->has_list ? dl_size_max(awaited, list) : awaited;
     const size_t reserved = dl_size_min(x->collect.n_slots, wanted);
-    if (x->mode->forgets_junk && l->forged_for != entry && l->n_forged) forget_forged(l);
-    l->forged_for = entry;
+    if (x->mode->forgets_junk && l->checked_for != entry && l->n_checked) forget_checked(l);
+    l->checked_for = entry;
     l->other_room = x->collect.n_slots - reserved;
-    l->n_other = l->n_passed_over = l->named.n = l->other.n = 0;
+    l->n_other = l->n_passed_over = 0;
+    forget_candidates(&l->named);
+    forget_candidates(&l->other);
     l->listing = l->in_order = true;
     x->collect.n_listed = 0;
 }

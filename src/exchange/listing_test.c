@@ -93,14 +93,14 @@ static void end_world(world *w)
 }
 
 /* Returns the reads after one listing, which is one request itself. */
-static int reads_of_a_listing(world *w)
+static int reads_of_a_listing(world *w, size_t n_listed)
 {
     const dl_request request = {.kind = DL_REQUEST_LIST, .entry = 0};
     dl_reply reply = {.status = DILOCO_OK};
     const dl_store_counters before = dl_store_counts(w->store);
     dl_exec_do(w->exec, &request, &reply, DL_NEVER);
     CHECK_OK(reply.status);
-    CHECK_INT(0, reply.list.n_listed);
+    CHECK_INT(n_listed, reply.list.n_listed);
     const dl_store_counters now = dl_store_counts(w->store);
     CHECK_INT(before.n_list + 1, now.n_list);
     return (int)(now.n_get - before.n_get);
@@ -114,7 +114,7 @@ static void check_junk(const char *roster, int reads_of_r1, int others)
     char key[64];
     snprintf(key, sizeof key, "mem://listing-%s", roster);
     make_world(&w, key, roster, 0);
-    CHECK_INT(0, reads_of_a_listing(&w));
+    CHECK_INT(0, reads_of_a_listing(&w, 0));
     for (int i = 0; i < JUNK; i++) {
         snprintf(key, sizeof key, "c/0000000000/r1.%04d", i);
         put_junk(w.store, key);
@@ -122,9 +122,9 @@ static void check_junk(const char *roster, int reads_of_r1, int others)
         put_junk(w.store, key);
     }
     int all = reads_of_r1 + NAMED + others;
-    CHECK_INT(all, reads_of_a_listing(&w));
+    CHECK_INT(all, reads_of_a_listing(&w, 0));
     for (int n = 1; n > 0; all += n) {
-        n = reads_of_a_listing(&w);
+        n = reads_of_a_listing(&w, 0);
         CHECK(n <= NAMED + others);
     }
     CHECK_INT(reads_of_r1 + (others ? 2 : 1) * JUNK, all); /* no object is read twice */
@@ -139,13 +139,14 @@ TEST(junk_in_c_costs_at_most_80_reads_a_listing)
 }
 
 /* An empty contribution to entry 0 that r0's or r1's key has signed. */
-static void announce(world *w, const char *replica, int by)
+static void announce(world *w, const char *replica, uint32_t generation, int by)
 {
     dl_key key;
     unsigned char object[DL_CONTRIBUTION_HEADER + DL_CONTRIBUTION_PROOF];
     dl_contribution facts = {.codec = "f32", .body = dl_digest_bytes("", 0)};
     memcpy(facts.run, w->file.id, sizeof facts.run);
     snprintf(facts.generation.replica, sizeof facts.generation.replica, "%s", replica);
+    facts.generation.number = generation;
     CHECK_OK(dl_contribution_sign(object, &facts, w->signers[by], NULL, 0));
     dl_key_contribution(key, 0, &facts.generation);
     CHECK_OK(dl_store_create(w->store, key, &(dl_span){object, sizeof object}, 1, NULL, DL_NEVER));
@@ -170,17 +171,65 @@ TEST(p9_13_members_of_a_long_list_take_no_slot_from_the_roster)
     make_world(&w, "mem://long-list", "closed", LISTED);
     for (int i = 0; i < LISTED; i++) {
         snprintf(name, sizeof name, "a%03d", i);
-        announce(&w, name, 0);
+        announce(&w, name, 0, 0);
     }
     CHECK(!lists(&w, "r1"));
-    announce(&w, "r1", 1);
+    announce(&w, "r1", 0, 1);
     CHECK(lists(&w, "r1"));
     CHECK(lists(&w, "r1"));
     end_world(&w);
 }
 
+/* A world in which two entries' worth of checks come before r1's object: `put` makes them under a
+ * name of the roster that sorts before r1. */
+static void make_crowd(world *w, const char *url, void (*put)(world *w, uint32_t generation))
+{
+    make_world(w, url, "closed", LISTED);
+    CHECK(dl_roster_add(&dl_exec_state(w->exec)->control.roster, "a000", 0));
+    for (uint32_t i = 0; i < 2 * NAMED; i++)
+        put(w, i);
+    announce(w, "r1", 0, 1);
+}
+
+static void add_signed(world *w, uint32_t generation)
+{
+    announce(w, "a000", generation, 0);
+}
+
+static void add_unsigned(world *w, uint32_t generation)
+{
+    char key[64];
+    snprintf(key, sizeof key, "c/0000000000/a000.%04u", (unsigned)generation);
+    put_junk(w->store, key);
+}
+
+/* A replica that starts again and again has a valid object of each generation. */
+TEST(p9_14_checks_of_old_generations_are_kept)
+{
+    world w;
+    make_crowd(&w, "mem://generations", add_signed);
+    int n = 0;
+    while (!lists(&w, "r1") && n < 3)
+        n++;
+    CHECK(n < 3);
+    for (int reads = 1; reads > 0; n++)
+        CHECK((reads = reads_of_a_listing(&w, 3)) <= NAMED);
+    CHECK(n < 5);
+    end_world(&w);
+}
+
+TEST(p9_14_one_object_of_each_replica_is_checked_first)
+{
+    world w;
+    make_crowd(&w, "mem://crowded", add_unsigned);
+    CHECK(lists(&w, "r1"));
+    end_world(&w);
+}
+
 TEST_MAIN(junk_in_c_costs_at_most_80_reads_a_listing,
-          p9_13_members_of_a_long_list_take_no_slot_from_the_roster)
+          p9_13_members_of_a_long_list_take_no_slot_from_the_roster,
+          p9_14_checks_of_old_generations_are_kept,
+          p9_14_one_object_of_each_replica_is_checked_first)
 
 #else
 

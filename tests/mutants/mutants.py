@@ -59,7 +59,7 @@ MUTANTS = [
         ("src/exchange/contribute.c", "    if (!signed_by_us)\n", "    if (!signed_by_us && store == NULL)\n")], first=41),
     Mutant("any_later_life", "P6", "an object with the name of a later generation counts, signed or not", [
         ("src/exchange/listing.c", """x->ring ? take_or_keep(x, &o, key, named)
-                               : !is_forged(x->collect.lister, key) && take(x, &o, named);""",
+                               : verdict_of(x->collect.lister, key) != FORGED && take(x, &o, named);""",
          "x->ring && !named ? take_or_keep(x, &o, key, named) : take(x, &o, named);")]),
     Mutant("long_entry", "P7", "an object that is too long for an entry makes its reader fail", [
         ("src/log/entry.c", "return status == DILOCO_EPROTO ? DILOCO_OK : status;", "return status;")]),
