@@ -125,8 +125,8 @@ def turn(args, folder, library):
     environment = {**os.environ, "DILOCO_LIBRARY": place}
     if package:
         environment["PYTHONPATH"] = package
-    out = subprocess.run(command + ["--no-save"] * args.no_save, check=True, capture_output=True,
-                         text=True, env=environment).stdout
+    out = subprocess.run(command + ["--no-save"] * args.no_save, check=True,
+                         stdout=subprocess.PIPE, text=True, env=environment).stdout
     return [float(x) for x in out.split()]
 
 
