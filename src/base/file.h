@@ -5,6 +5,8 @@
 
 #include "base/buf.h"
 
+#include <pthread.h>
+
 typedef struct dl_span {
     const void *data; /* borrowed */
     size_t len;
@@ -49,10 +51,23 @@ typedef struct dl_file_viewer {
 /* Does the same for a large file that is seldom read again, such as a checkpoint (file_once.c). One
  * of 16 MB or more bypasses the system's cache where the file system allows that, which takes a
  * fraction of the processor time and no memory of the cache. One thread copies the bytes to pieces,
- * and another writes these. Allocates up to 6 MB; if that fails, it writes as dl_file_write does.
- * `viewer` may be NULL. */
+ * and another writes these. Allocates up to 6 MB and starts a thread; if that fails, it writes as
+ * dl_file_write does. `viewer` may be NULL.
+ *
+ * The system frees the blocks of the replaced file, which takes about a second for 4 GB. With
+ * `freeing` this is done beside the caller: zero it before the first write, and give it to the next
+ * ones of that file. A write waits until the blocks of the one before are free. NULL: the call
+ * returns when they are. */
+typedef struct dl_file_freeing {
+    pthread_t thread;
+    int fd; /* of the replaced file */
+    bool runs;
+} dl_file_freeing;
+
 DL_MUST_CHECK diloco_status dl_file_write_once(const char *path, const dl_span *spans,
-                                               size_t n_spans, const dl_file_viewer *viewer);
+                                               size_t n_spans, const dl_file_viewer *viewer,
+                                               dl_file_freeing *freeing);
+void dl_file_freed(dl_file_freeing *freeing); /* waits for the thread, if one runs */
 
 /* Write all spans to a descriptor, through short writes and EINTR. */
 DL_MUST_CHECK diloco_status dl_fd_write(int fd, const dl_span *spans, size_t n_spans,

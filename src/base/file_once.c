@@ -154,12 +154,35 @@ static diloco_status see_all(file_once *f, bool adds)
 
 /* ---- the file ------------------------------------------------------------------------------ */
 
-static diloco_status write_directly(file_once *f, const char *name)
+static void end_directly(file_once *f)
 {
-    pthread_t writer;
-    const int error = dl_thread_start(&writer, write_pieces, f);
-    if (error) return dl_fail_errno(error, "start a thread to write", name);
-    diloco_status status = see_all(f, true);
+    pthread_cond_destroy(&f->changed);
+    pthread_mutex_destroy(&f->lock);
+    munmap(f->first, N_PIECES * PIECE);
+}
+
+/* Returns false if the file is small, or if the system refuses pieces, a direct write or a thread.
+ * The pieces are no memory of malloc: a large block that is freed makes it keep more for later. */
+static bool begin_directly(file_once *f, pthread_t *writer)
+{
+    if (dl_spans_len(f->spans, f->n_spans) < DIRECT_MIN) return false;
+    void *pieces =
+        mmap(NULL, N_PIECES * PIECE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pieces == MAP_FAILED) return false;
+    f->first = pieces;
+    f->piece = f->first + PIECE;
+    f->other = f->piece + PIECE;
+    pthread_mutex_init(&f->lock, NULL);
+    pthread_cond_init(&f->changed, NULL);
+    if (!fcntl(f->fd, F_SETFL, O_DIRECT) && !dl_thread_start(writer, write_pieces, f)) return true;
+    (void)fcntl(f->fd, F_SETFL, 0);
+    end_directly(f);
+    return false;
+}
+
+static diloco_status write_directly(file_once *f, pthread_t writer, const char *name)
+{
+    const diloco_status status = see_all(f, true);
     if (!status && f->len) (void)!hand_over(f);
     end_writer(f, writer);
     if (status) return status;
@@ -169,35 +192,47 @@ static diloco_status write_directly(file_once *f, const char *name)
     return f->error ? dl_fail_errno(f->error, "write", name) : DILOCO_OK;
 }
 
-/* The pieces are no memory of malloc: a large block that is freed makes it keep more for later. */
 static diloco_status fill(void *context, int fd, const char *name)
 {
-    enum { LEN = N_PIECES * PIECE };
     file_once *f = context;
-    void *pieces = MAP_FAILED;
+    pthread_t writer;
     f->fd = fd;
-    if (dl_spans_len(f->spans, f->n_spans) >= DIRECT_MIN)
-        pieces = mmap(NULL, LEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (pieces == MAP_FAILED || fcntl(fd, F_SETFL, O_DIRECT)) {
-        if (pieces != MAP_FAILED) munmap(pieces, LEN);
+    if (!begin_directly(f, &writer)) {
         DL_TRY(see_all(f, false));
         return dl_fd_write(fd, f->spans, f->n_spans, name);
     }
-    f->first = pieces;
-    f->piece = f->first + PIECE;
-    f->other = f->piece + PIECE;
-    pthread_mutex_init(&f->lock, NULL);
-    pthread_cond_init(&f->changed, NULL);
-    const diloco_status status = write_directly(f, name);
-    pthread_cond_destroy(&f->changed);
-    pthread_mutex_destroy(&f->lock);
-    munmap(pieces, LEN);
+    const diloco_status status = write_directly(f, writer, name);
+    end_directly(f);
     return status;
 }
 
-diloco_status dl_file_write_once(const char *path, const dl_span *spans, size_t n_spans,
-                                 const dl_file_viewer *viewer)
+/* ---- the replaced file --------------------------------------------------------------------- */
+
+static void *close_replaced(void *context)
 {
-    return dl_file_write_beside(path, fill,
-                                &(file_once){.spans = spans, .n_spans = n_spans, .viewer = viewer});
+    const dl_file_freeing *f = context;
+    close(f->fd);
+    return NULL;
+}
+
+void dl_file_freed(dl_file_freeing *f)
+{
+    if (f->runs) pthread_join(f->thread, NULL);
+    f->runs = false;
+}
+
+/* A file that is open keeps its blocks when a rename takes its name. */
+diloco_status dl_file_write_once(const char *path, const dl_span *spans, size_t n_spans,
+                                 const dl_file_viewer *viewer, dl_file_freeing *freeing)
+{
+    file_once f = {.spans = spans, .n_spans = n_spans, .viewer = viewer};
+    const bool large = dl_spans_len(spans, n_spans) >= DIRECT_MIN;
+    if (freeing) dl_file_freed(freeing);
+    const int replaced = freeing && large ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    const diloco_status status = dl_file_write_beside(path, fill, &f);
+    if (replaced < 0) return status;
+    freeing->fd = replaced;
+    freeing->runs = !dl_thread_start(&freeing->thread, close_replaced, freeing);
+    if (!freeing->runs) close(replaced);
+    return status;
 }

@@ -1,6 +1,7 @@
 /* file_test.c - whole files, in a folder of their own. */
 #include "base/file.h"
 
+#include "base/thread.h"
 #include "check.h"
 #include "scratch.h"
 
@@ -9,6 +10,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 
 static const char *folder; /* of the test that runs */
 
@@ -117,7 +119,7 @@ static void fill(unsigned char *bytes, size_t len)
 
 static diloco_status write_once(const char *path, const dl_span *spans, size_t n)
 {
-    return dl_file_write_once(path, spans, n, NULL);
+    return dl_file_write_once(path, spans, n, NULL, NULL);
 }
 
 TEST(a_large_file_is_written_once_and_whole)
@@ -143,6 +145,76 @@ TEST(a_large_file_is_written_once_and_whole)
     }
     CHECK_OK(write_once(at("f"), &(dl_span){"short", 5}, 1));
     check_content(at("f"), "short");
+    CHECK_INT(1, n_files());
+    free(bytes);
+}
+
+/* Writes `f` here without the right to start a thread. The superuser has no such limit, so it
+ * becomes another user. Returns the exit status. */
+static int write_without_threads(const dl_span *span)
+{
+    const struct rlimit none = {0, 0};
+    if (geteuid() == 0 && (setgid(65534) || setuid(65534))) return 2;
+    if (setrlimit(RLIMIT_NPROC, &none)) return 3;
+    pthread_t thread;
+    if (!dl_thread_start(&thread, NULL, NULL)) return 4;
+    return dl_file_write_once("f", span, 1, NULL, NULL) ? 5 : 0;
+}
+
+TEST(a_large_file_is_written_without_a_second_thread)
+{
+    enum { LEN = 17 << 20 };
+    folder = scratch_folder("13");
+    dl_map map;
+    int status;
+    unsigned char *bytes = malloc(LEN);
+    assert_non_null(bytes);
+    fill(bytes, LEN);
+    CHECK_INT(0, chmod(folder, 0777));
+    const pid_t child = fork();
+    if (child == 0) _exit(chdir(folder) ? 1 : write_without_threads(&(dl_span){bytes, LEN}));
+    CHECK_INT(child, waitpid(child, &status, 0));
+    CHECK_INT(0, status);
+    CHECK_OK(dl_map_open(&map, at("f")));
+    CHECK_INT(LEN, map.len);
+    assert_memory_equal(bytes, map.data, LEN);
+    dl_map_close(&map);
+    free(bytes);
+}
+
+/* Returns how many open files have no name any more. */
+static int n_nameless(void)
+{
+    int n = 0;
+    DIR *dir = opendir("/proc/self/fd");
+    CHECK(dir);
+    for (struct dirent *e; (e = readdir(dir));) {
+        struct stat of;
+        n += !fstatat(dirfd(dir), e->d_name, &of, 0) && S_ISREG(of.st_mode) && of.st_nlink == 0;
+    }
+    closedir(dir);
+    return n;
+}
+
+TEST(a_replaced_large_file_is_freed_beside_the_caller)
+{
+    enum { LEN = 17 << 20 };
+    folder = scratch_folder("12");
+    dl_file_freeing freeing = {0};
+    unsigned char *bytes = calloc(1, LEN);
+    assert_non_null(bytes);
+    const dl_span span = {bytes, LEN}, small = {bytes, 5};
+    const int before = n_nameless();
+    CHECK_OK(dl_file_write_once(at("f"), &span, 1, NULL, &freeing));
+    CHECK(!freeing.runs); /* nothing was replaced */
+    for (int i = 0; i < 2; i++) {
+        CHECK_OK(dl_file_write_once(at("f"), &span, 1, NULL, &freeing));
+        CHECK(freeing.runs);
+    }
+    dl_file_freed(&freeing);
+    CHECK_INT(before, n_nameless());
+    CHECK_OK(dl_file_write_once(at("f"), &small, 1, NULL, &freeing));
+    CHECK(!freeing.runs);
     CHECK_INT(1, n_files());
     free(bytes);
 }
@@ -187,7 +259,7 @@ static void check_seen(unsigned char *bytes, size_t len)
     const dl_file_viewer viewer = {see, see_end, &o};
     dl_map map;
     fill(bytes, len);
-    CHECK_OK(dl_file_write_once(at("f"), spans, 4, &viewer));
+    CHECK_OK(dl_file_write_once(at("f"), spans, 4, &viewer, NULL));
     CHECK_INT(len, o.n);
     CHECK_INT(0, memcmp(bytes, "end", 3));
     CHECK_OK(dl_map_open(&map, at("f")));
@@ -197,7 +269,7 @@ static void check_seen(unsigned char *bytes, size_t len)
     write_text(at("f"), "old");
     o.n = 0;
     o.refuses = len - 1;
-    CHECK_STATUS(DILOCO_ENUMERIC, dl_file_write_once(at("f"), spans, 4, &viewer));
+    CHECK_STATUS(DILOCO_ENUMERIC, dl_file_write_once(at("f"), spans, 4, &viewer, NULL));
     check_content(at("f"), "old");
     CHECK_INT(1, n_files());
 }
@@ -325,7 +397,9 @@ TEST(a_name_without_a_folder_is_written_here)
 }
 
 TEST_MAIN(spans_are_cut_across_their_borders, spans_are_written_in_sequence_and_replace_the_file,
-          a_large_file_is_written_once_and_whole, a_large_write_that_fails_leaves_the_old_file,
+          a_large_file_is_written_once_and_whole, a_replaced_large_file_is_freed_beside_the_caller,
+          a_large_file_is_written_without_a_second_thread,
+          a_large_write_that_fails_leaves_the_old_file,
           all_bytes_are_seen_before_the_first_ones_are_written,
           a_failed_write_leaves_the_old_file_and_no_sibling, a_full_disk_is_named_so,
           missing_folders_and_files_are_named_so, reading_appends_up_to_the_maximum_and_not_beyond,

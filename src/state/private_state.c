@@ -174,6 +174,7 @@ void dl_local_note_claim(dl_local *local, bool lost)
 void dl_local_close(dl_local *local)
 {
     if (!local) return;
+    if (local->owner == getpid()) dl_file_freed(&local->freeing); /* a fork has no such thread */
     give_lock(local);
     dl_buf_deinit(&local->facts);
     dl_local_file_deinit(&local->here);
@@ -342,18 +343,19 @@ static void write_digits(void *context)
 /* Hashes all parts, writes the digits into the header, and replaces the file atomically
  * (base/file.c). A crash leaves the old file or the new one. Returns DILOCO_EFULL if the disk is
  * full; then the old file is unchanged. */
-static diloco_status write_file(const char *path, dl_local_file *file)
+static diloco_status write_file(dl_local *local, dl_local_file *file)
 {
     digested d = {.file = file};
     memcpy(file->header.data + DIGITS_AT, zeros, DL_HASH_HEX); /* again after an error */
     dl_digest_begin(&d.stream);
     const dl_file_viewer viewer = {check_and_hash, write_digits, &d};
-    return dl_file_write_once(path, file->spans, file->n_parts + 1, &viewer);
+    return dl_file_write_once(local->path, file->spans, file->n_parts + 1, &viewer,
+                              &local->freeing);
 }
 
-diloco_status dl_local_write_file(const dl_local *local, dl_local_file *file)
+diloco_status dl_local_write_file(dl_local *local, dl_local_file *file)
 {
-    const diloco_status status = write_file(local->path, file);
+    const diloco_status status = write_file(local, file);
     return status ? dl_fail_context(status, "local state") : DILOCO_OK;
 }
 

@@ -44,6 +44,7 @@ struct dl_local {
     pid_t owner; /* of the lock */
     char replica[DL_REPLICA_MAX + 1];
     char path[PATH_MAX];
+    dl_file_freeing freeing;
     dl_buf facts;
     dl_local_file here; /* of the trainer's own memory */
     dl_local_copied copies[DL_LOCAL_COPIES];
@@ -62,6 +63,6 @@ DL_MUST_CHECK diloco_status dl_local_describe(dl_local_file *file, const diloco_
 /* Makes the file's header with zeros for the digest, so that a write needs no facts. */
 DL_MUST_CHECK diloco_status dl_local_make_header(dl_local *local, dl_local_file *file,
                                                  const dl_local_facts *facts);
-DL_MUST_CHECK diloco_status dl_local_write_file(const dl_local *local, dl_local_file *file);
+DL_MUST_CHECK diloco_status dl_local_write_file(dl_local *local, dl_local_file *file);
 
 #endif
