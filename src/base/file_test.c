@@ -149,6 +149,11 @@ TEST(a_large_file_is_written_once_and_whole)
     free(bytes);
 }
 
+static void *nothing(void *context)
+{
+    return context;
+}
+
 /* Writes `f` here without the right to start a thread. The superuser has no such limit, so it
  * becomes another user. Returns the exit status. */
 static int write_without_threads(const dl_span *span)
@@ -157,7 +162,7 @@ static int write_without_threads(const dl_span *span)
     if (geteuid() == 0 && (setgid(65534) || setuid(65534))) return 2;
     if (setrlimit(RLIMIT_NPROC, &none)) return 3;
     pthread_t thread;
-    if (!dl_thread_start(&thread, NULL, NULL)) return 4;
+    if (!dl_thread_start(&thread, nothing, NULL)) return 4;
     return dl_file_write_once("f", span, 1, NULL, NULL) ? 5 : 0;
 }
 
