@@ -19,6 +19,7 @@ except ImportError:
     sys.exit(77)
 
 import diloco
+from calls import in_threads
 from diloco import _guards
 
 
@@ -728,29 +729,18 @@ class Runs(unittest.TestCase):
 
     def test_two_replicas_of_a_run_by_its_url(self):
         models = [nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 1)) for _ in range(2)]
-        raised = []
-
         def live(i):
-            try:
-                inner = torch.optim.AdamW(models[i].parameters(), lr=0.05)
-                d = diloco.DiLoCo(self.store, list(models[i]), inner, sync_every=4, replica=f"r{i}",
-                                  replicas=2, rounds=3, heartbeat=0.05)
-                with d:
-                    while not d.done:
-                        x = torch.randn(8, 3)
-                        inner.zero_grad()
-                        ((models[i](x) - x.sum(1, keepdim=True)) ** 2).mean().backward()
-                        inner.step()
-                d.close()
-            except BaseException as error:
-                raised.append(error)
-        threads = [threading.Thread(target=live, args=(i,)) for i in range(2)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
-        if raised:
-            raise raised[0]
+            inner = torch.optim.AdamW(models[i].parameters(), lr=0.05)
+            d = diloco.DiLoCo(self.store, list(models[i]), inner, sync_every=4, replica=f"r{i}",
+                              replicas=2, rounds=3, heartbeat=0.05)
+            with d:
+                while not d.done:
+                    x = torch.randn(8, 3)
+                    inner.zero_grad()
+                    ((models[i](x) - x.sum(1, keepdim=True)) ** 2).mean().backward()
+                    inner.step()
+            d.close()
+        in_threads(*[lambda i=i: live(i) for i in range(2)])
         rows = diloco.run(self.store).history()
         self.assertEqual([r["fragment"] for r in rows], [0, 1] * 3)
         for a, b in zip(*(m.parameters() for m in models)):

@@ -20,6 +20,7 @@ except ImportError as error:
 
 import diloco
 from diloco import _copies, _island, _optimizer
+from calls import raised
 from late_device import NO_MEMORY, Late
 from ports import free_port
 
@@ -84,14 +85,6 @@ class Replica:
         self.opt.close()
         return [(p.full_tensor() if hasattr(p, "full_tensor") else p).tolist()
                 for p in self.model.parameters()]
-
-
-def raised(call):
-    try:
-        call()
-    except Exception as error:
-        return type(error), str(error)
-    return None, "no error"
 
 
 class Case(NamedTuple):

@@ -20,6 +20,7 @@ except ImportError as error:
 
 import diloco
 from diloco import _optimizer
+from calls import raised
 from ports import free_port
 
 
@@ -91,14 +92,6 @@ def train(store, case, is_victim):
         model(torch.ones(1, 6)).sum().backward()
         opt.step()
     return [(p.full_tensor() if case.is_sharded else p).tolist() for p in model.parameters()]
-
-
-def raised(call):
-    try:
-        call()
-    except Exception as error:
-        return type(error), str(error)
-    return None, "no error"
 
 
 def rank(place, port, store):

@@ -16,7 +16,8 @@ import unittest
 
 import diloco
 from diloco import _program, _run
-from run_world import QUICK, InScratch, in_threads
+from calls import in_threads
+from run_world import QUICK, InScratch
 
 
 def train(run, weights, pull, before_each=lambda run: None):
@@ -103,7 +104,7 @@ class Life(InScratch):
             self.assertEqual(bytes(run.theta()["w"]), array.array("f", [1, 2, 3, 4]).tobytes())
 
     def test_private_state_comes_back(self):
-        def life(upto):
+        def train(upto):
             weights, count = array.array("f", [0] * 4), array.array("q", [0])
             with diloco.Run(self.store, sync_every=2, rounds=9) as run:
                 run.tensor("w", weights)
@@ -115,11 +116,11 @@ class Life(InScratch):
                     run.step()
                 run.save()
             return resumed, begin
-        self.assertEqual(life(5), (False, 0))
-        self.assertEqual(life(8), (True, 5))
+        self.assertEqual(train(5), (False, 0))
+        self.assertEqual(train(8), (True, 5))
 
     def test_private_state_on_a_device_comes_back(self):
-        def life(upto):
+        def train(upto):
             device, weights = Elsewhere(), array.array("f", [0] * 4)
             there, here = array.array("q", [0]), array.array("q", [0])
             with diloco.Run(self.store, sync_every=2, rounds=9) as run:
@@ -136,11 +137,11 @@ class Life(InScratch):
                     run.step()
                 run.save()
             return begin
-        self.assertEqual(life(5), (0, 0))
-        self.assertEqual(life(8), (5, 10))
+        self.assertEqual(train(5), (0, 0))
+        self.assertEqual(train(8), (5, 10))
 
     def test_gradient_on_a_device_gives_the_bits_of_one_in_host_memory(self):
-        def life(device):
+        def trained(device):
             weights, gradient = array.array("f", [1, 2, 3, 4]), array.array("f", [0] * 4)
             with diloco.Run(f"{self.store}-{device is None}", preset="data_parallel", rounds=3) as run:
                 if device is None:
@@ -154,8 +155,8 @@ class Life(InScratch):
                     gradient[:] = array.array("f", [w / 3 + run.now.step for w in weights])
                     run.step(samples=1)
             return bytes(weights)
-        here = life(None)
-        self.assertEqual(life(Elsewhere()), here)
+        here = trained(None)
+        self.assertEqual(trained(Elsewhere()), here)
         self.assertNotEqual(here, array.array("f", [1, 2, 3, 4]).tobytes())
 
     def test_state_of_a_store_elsewhere_goes_where_the_program_has_it(self):

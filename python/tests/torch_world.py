@@ -1,12 +1,12 @@
 """torch_world.py - a small model, its inner steps, and a test's own run, for the tests with torch."""
 import pathlib
 import tempfile
-import threading
 import unittest
 
 import torch
 
 import diloco
+from calls import in_threads
 
 torch.set_num_threads(1)
 QUICK = {"run.heartbeat": 0.05, "run.patience": 240}
@@ -93,24 +93,15 @@ class InScratch(unittest.TestCase):
 
     def together(self, n, model_of=small, upto=None, **options):
         """n replicas in threads, to the end of the run; their models."""
-        models, raised = [model_of(7) for _ in range(n)], []
+        models = [model_of(7) for _ in range(n)]
 
         def live(r):
-            try:
-                opt = self.optimizer(models[r], replica=f"r{r}", replicas=n, **options)
-                for step in range(10**6):
-                    if opt.done:
-                        return opt.close()
-                    inner_step(models[r], opt, r, step)
-            except BaseException as error:
-                raised.append(error)
-        threads = [threading.Thread(target=live, args=(r,)) for r in range(n)]
-        for t in threads:
-            t.start()
-        for t in threads:
-            t.join()
-        if raised:
-            raise raised[0]
+            opt = self.optimizer(models[r], replica=f"r{r}", replicas=n, **options)
+            for step in range(10**6):
+                if opt.done:
+                    return opt.close()
+                inner_step(models[r], opt, r, step)
+        in_threads(*[lambda r=r: live(r) for r in range(n)])
         return models
 
     def assertEqualTensors(self, a, b):

@@ -21,6 +21,7 @@ except ImportError as error:
     sys.exit(77)
 
 import diloco
+from calls import raised
 from ports import free_port
 
 NEEDS = {"huggingface": ("transformers", "accelerate"), "lightning": ("lightning",)}
@@ -101,14 +102,6 @@ def by_lightning(model, store):
 
 def flat(tensors):
     return [value for t in tensors for value in torch.as_tensor(t).flatten().tolist()]
-
-
-def raised(call):
-    try:
-        call()
-    except Exception as error:
-        return type(error), str(error)
-    return None, "no error"
 
 
 def failures(trainer, fit, store, is_victim):

@@ -6,7 +6,6 @@ import os
 import pathlib
 import sys
 import tempfile
-import threading
 import unittest
 import warnings
 from unittest import mock
@@ -36,28 +35,12 @@ except ImportError as error:
     print(f"left out: Lightning's Trainer ({error})")
 
 import diloco
+from calls import in_threads
 
 torch.set_num_threads(1)
 warnings.simplefilter("ignore")
 logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)
 OPTIONS = {"run.heartbeat": 0.05, "run.patience": 240}
-
-
-def in_threads(*calls):
-    raised = []
-
-    def guarded(call):
-        try:
-            call()
-        except BaseException as error:
-            raised.append(error)
-    threads = [threading.Thread(target=guarded, args=(c,)) for c in calls]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    if raised:
-        raise raised[0]
 
 
 def samples(replica, n=64):

@@ -14,7 +14,8 @@ from unittest import mock
 
 import diloco
 from diloco import _c, _run
-from run_world import QUICK, InScratch, in_threads
+from calls import in_threads
+from run_world import QUICK, InScratch
 
 
 class Waits(InScratch):

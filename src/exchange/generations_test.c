@@ -4,55 +4,11 @@
 #include "check.h"
 #include "run/open.h"
 #include "scratch.h"
-#include "store/kind.h"
+#include "stale_store.h"
 
 #if DL_CRYPTO
 
 #include "toy_keys.h"
-
-/* A store whose next `n_stale` listings leave out every key that has `hidden` in it. */
-typedef struct stale {
-    dl_store *inner;
-    const char *hidden;
-    int n_stale;
-    dl_found_fn found;
-    void *context;
-} stale;
-
-static diloco_status stale_create(void *self, const char *key, const dl_span *spans, size_t n_spans,
-                                  bool *taken, dl_time until)
-{
-    return dl_store_claim(((stale *)self)->inner, key, spans, n_spans, taken, until);
-}
-static diloco_status stale_read(void *self, const char *key, dl_sink sink, dl_time until)
-{
-    return dl_store_read(((stale *)self)->inner, key, sink, until);
-}
-static diloco_status found_recent(void *context, const char *key, size_t len)
-{
-    const stale *s = context;
-    return strstr(key, s->hidden) ? DILOCO_OK : s->found(s->context, key, len);
-}
-static diloco_status stale_list(void *self, const char *prefix, const char *after,
-                                dl_found_fn found, void *context, dl_time until)
-{
-    stale *s = self;
-    if (s->n_stale == 0) return dl_store_list(s->inner, prefix, after, found, context, until);
-    s->n_stale--;
-    s->found = found;
-    s->context = context;
-    return dl_store_list(s->inner, prefix, after, found_recent, s, until);
-}
-static void stale_close(void *self)
-{
-    dl_store_close(((stale *)self)->inner);
-}
-static const dl_store_kind stale_kind = {.scheme = "stale",
-                                         .size = sizeof(stale),
-                                         .close = stale_close,
-                                         .create = stale_create,
-                                         .read = stale_read,
-                                         .list = stale_list};
 
 typedef struct world {
     dl_config config;
@@ -67,16 +23,12 @@ static void make_world(world *w, const char *url)
 {
     static float values[3];
     const diloco_tensor tensor = {.name = "w", .data = values, .n_dims = 1, .shape = {3}};
-    const atomic_bool *aborted;
     dl_generation first, next;
     dl_hash digest;
-    void *self;
     dl_config_init(&w->config);
     CHECK_OK(dl_config_set(&w->config, "run.store", url, "test"));
     CHECK_OK(dl_config_set(&w->config, "run.roster", "open", "test"));
-    CHECK_OK(dl_store_wrap(&w->store, &stale_kind, "stale", &self, &aborted));
-    w->stale = self;
-    w->stale->inner = store_of(url);
+    w->store = stale_open(&w->stale, url);
     w->signer = signer_of("r0");
     const dl_run_creation what = {.config = &w->config,
                                   .tensors = &tensor,

@@ -2,8 +2,10 @@
 #include "check.h"
 #include "exchange/generations.h"
 #include "run/open.h"
+#include "stale_store.h"
 #include "state/paths.h"
-#include "store/kind.h"
+
+#include <limits.h>
 
 static float w[3] = {1, 2, 3};
 static const diloco_tensor tensor = {.name = "w", .data = w, .n_dims = 1, .shape = {3}};
@@ -125,34 +127,13 @@ TEST(a_restart_takes_the_next_generation_of_its_name)
 }
 
 /* A store that shows the state of a moment ago: its listing is empty. */
-typedef struct before {
-    dl_store *inner;
-} before;
-static diloco_status before_create(void *self, const char *key, const dl_span *spans,
-                                   size_t n_spans, bool *taken, dl_time until)
+static dl_store *open_earlier(const char *url)
 {
-    return dl_store_claim(((before *)self)->inner, key, spans, n_spans, taken, until);
+    stale *s;
+    dl_store *store = stale_open(&s, url);
+    s->n_stale = INT_MAX;
+    return store;
 }
-static diloco_status before_read(void *self, const char *key, dl_sink sink, dl_time until)
-{
-    return dl_store_read(((before *)self)->inner, key, sink, until);
-}
-static diloco_status before_list(void *self, const char *prefix, const char *after,
-                                 dl_found_fn found, void *context, dl_time until)
-{
-    (void)self, (void)prefix, (void)after, (void)found, (void)context, (void)until;
-    return DILOCO_OK;
-}
-static void before_close(void *self)
-{
-    dl_store_close(((before *)self)->inner);
-}
-static const dl_store_kind before_kind = {.scheme = "before",
-                                          .size = sizeof(before),
-                                          .close = before_close,
-                                          .create = before_create,
-                                          .read = before_read,
-                                          .list = before_list};
 
 TEST(p6_one_of_two_simultaneous_claims_of_a_new_name_fails)
 {
@@ -161,13 +142,10 @@ TEST(p6_one_of_two_simultaneous_claims_of_a_new_name_fails)
     dl_hash digest;
     dl_generation generation;
     dl_store *store, *earlier;
-    const atomic_bool *aborted;
-    void *self;
     dl_run_creation what = creation_of(&config);
     CHECK_OK(dl_store_open(&store, "mem://twins", true));
     CHECK_OK(dl_run_create_or_read(&file, &digest, store, &what));
-    CHECK_OK(dl_store_wrap(&earlier, &before_kind, "before", &self, &aborted));
-    CHECK_OK(dl_store_open(&((before *)self)->inner, "mem://twins", false));
+    earlier = open_earlier("mem://twins");
     CHECK_OK(dl_run_claim_generation(&generation, store, "r1", &file, &file.config, NULL));
     CHECK_STATUS(DILOCO_EFENCED,
                  dl_run_claim_generation(&generation, earlier, "r1", &file, &file.config, NULL));
@@ -187,13 +165,10 @@ TEST(p6_a_renewal_with_a_stale_listing_passes_over_its_own_earlier_claim)
     dl_hash digest;
     dl_generation first, next;
     dl_store *store, *earlier;
-    const atomic_bool *aborted;
-    void *self;
     dl_run_creation what = creation_of(&config);
     CHECK_OK(dl_store_open(&store, "mem://renewal", true));
     CHECK_OK(dl_run_create_or_read(&file, &digest, store, &what));
-    CHECK_OK(dl_store_wrap(&earlier, &before_kind, "before", &self, &aborted));
-    CHECK_OK(dl_store_open(&((before *)self)->inner, "mem://renewal", false));
+    earlier = open_earlier("mem://renewal");
     CHECK_OK(dl_run_claim_generation(&first, store, "r1", &file, &file.config, NULL));
     CHECK_OK(dl_run_claim_next(&next, store, &first, 1, &file, NULL));
     CHECK_OK(dl_run_claim_next(&next, earlier, &first, 1, &file, NULL));

@@ -252,9 +252,21 @@ static double step_and_compare(toy *t, const diloco_run_info *now)
     return toy_step(t, now);
 }
 
-static void check_fills(const char *name, const char *save_beside, bool direct)
+/* To the end of the run. */
+static void resume_and_compare(toy *t)
 {
     int n_compared = 0;
+    memset(piece, 0, sizeof piece);
+    t->stop_after = 0;
+    t->step = step_and_compare;
+    t->user = &n_compared;
+    toy_live(t);
+    TOY_OK(*t);
+    CHECK_INT(1, n_compared);
+}
+
+static void check_fills(const char *name, const char *save_beside, bool direct)
+{
     toy t = toy_with(name, "1");
     toy_set(&t, "run.save_beside", save_beside);
     toy_set(&t, "run.save_every", "2");
@@ -265,13 +277,7 @@ static void check_fills(const char *name, const char *save_beside, bool direct)
     TOY_OK(t);
     CHECK_INT(3, filled.n_fills);
     CHECK_INT(direct ? 3 : 0, filled.n_direct); /* the end has the memory of a copy, too */
-    memset(piece, 0, sizeof piece);
-    t.stop_after = 0;
-    t.step = step_and_compare;
-    t.user = &n_compared;
-    toy_live(&t);
-    TOY_OK(t);
-    CHECK_INT(1, n_compared);
+    resume_and_compare(&t);
 }
 
 TEST(a_piece_is_filled_once_for_each_save_and_restored)
@@ -525,7 +531,7 @@ static double step_with_little_memory(toy *t, const diloco_run_info *now)
 
 TEST(a_copy_borrows_memory_of_the_exchange_if_there_is_too_little)
 {
-    int n_passed = 0, n_compared = 0;
+    int n_passed = 0;
     toy plain = toy_with("enough", "1");
     plain.prepare = register_piece;
     toy_live(&plain);
@@ -543,13 +549,7 @@ TEST(a_copy_borrows_memory_of_the_exchange_if_there_is_too_little)
     CHECK_INT(2, n_passed);
     CHECK_INT(4, filled.n_fills); /* of three due points, and of the end */
     CHECK_INT(1, filled.n_direct);
-    memset(piece, 0, sizeof piece);
-    t.stop_after = 0;
-    t.step = step_and_compare;
-    t.user = &n_compared;
-    toy_live(&t);
-    TOY_OK(t);
-    CHECK_INT(1, n_compared);
+    resume_and_compare(&t);
     CHECK_BYTES(plain.theta, t.theta, sizeof plain.theta);
     CHECK_BYTES(plain.w, t.w, sizeof plain.w);
 }
