@@ -24,6 +24,8 @@ machine meet on its loopback interface, so machines exchange only through the st
 from __future__ import annotations
 
 import os
+import pathlib
+import secrets
 import shlex
 import signal
 import subprocess
@@ -85,6 +87,21 @@ def commands(on: str, words: Sequence[str]) -> List[List[str]]:
             for number, host in enumerate(hosts)]
 
 
+_MARK = "DILOCO_ISLAND"  # in the environment of an island's processes, with a value of its own
+
+
+def _kill_marked(mark: str) -> None:
+    """Kill the processes of an island whose torchrun has ended. A signal that reaches torchrun while
+    it starts its workers leaves them running, in sessions of their own."""
+    wanted = f"{_MARK}={mark}".encode()
+    for entry in pathlib.Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and wanted in (entry / "environ").read_bytes().split(b"\0"):
+                os.kill(int(entry.name), signal.SIGKILL)
+        except OSError:  # it has ended, or is another user's
+            continue
+
+
 class _Islands:
     """The islands that one command has started. Each has a thread, which copies its output."""
 
@@ -94,26 +111,37 @@ class _Islands:
         self._processes: Dict[str, Any] = {}
         self._failed: List[str] = []
 
-    def _start(self, name: str, command: Sequence[str]) -> Any:
+    def _start(self, name: str, command: Sequence[str], mark: str) -> Any:
         """None: all islands are to stop."""
         with self._lock:
             if self._stops:
                 return None
             self._processes[name] = process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT, text=True, errors="replace")
+                stderr=subprocess.STDOUT, text=True, errors="replace",
+                env={**os.environ, _MARK: mark})
             return process
+
+    def _end(self, process: Any, mark: str) -> None:
+        """Wait for torchrun. After a signal its workers end with it: they have its output open."""
+        process.wait()
+        if self._stops:
+            _kill_marked(mark)
 
     def _run(self, name: str, command: Sequence[str]) -> None:
         code: Optional[int] = None
         for _ in range(1 + self._restarts):
-            process = self._start(name, command)
+            mark = secrets.token_hex(16)
+            process = self._start(name, command, mark)
             if process is None:
                 return
+            end = threading.Thread(target=self._end, args=(process, mark))
+            end.start()
             for line in process.stdout:
                 with self._lock:
                     print(f"{name}: {line.rstrip()}", flush=True)
             process.stdout.close()
+            end.join()
             code = process.wait()
             if code == 0:
                 return

@@ -108,6 +108,17 @@ class Islands(unittest.TestCase):
         process.communicate()
         self.assertEqual(process.returncode, 130)
 
+    def test_a_worker_that_an_ended_torchrun_has_left_is_killed(self):
+        """The shell ends at once, as torchrun does while it starts its workers."""
+        process = subprocess.Popen(
+            [sys.executable, "-c", "import sys; from diloco import torchrun\n"
+             "sys.exit(torchrun._Islands(0).wait([['sh', '-c', sys.argv[1]]]))",
+             "setsid sleep 1000 & echo here; wait"], stdout=subprocess.PIPE, text=True)
+        self.assertEqual(process.stdout.readline(), "r0: here\n")
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.communicate(), ("", None))
+        self.assertEqual(process.returncode, 130)
+
 
 class Words(unittest.TestCase):
     def test_own_options_end_where_torchruns_begin(self):
