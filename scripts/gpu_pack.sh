@@ -36,10 +36,10 @@ ldd "$folder"/bin/* "$folder"/lib/*.so | awk '$2 == "=>" && $3 ~ /^\// { print $
     done
 cp -r "$root/python/diloco" "$folder/python/"
 find "$folder/python" -name __pycache__ -prune -exec rm -r {} +
-# The tests import torch_world.
-for test in torch_test diloco_test cuda_test torch_world; do
-    cp "$root/python/tests/$test.py" "$folder/python/tests/"
-done
+tests="$root/python/tests"
+cp "$tests/torch_test.py" "$tests/diloco_test.py" "$tests/cuda_test.py" "$folder/python/tests/"
+# The modules that the tests share.
+find "$tests" -name '*.py' ! -name '*_test.py' -exec cp {} "$folder/python/tests/" \;
 cp "$root/scripts/gpu_check.sh" "$root/scripts/gpu_ceilings.py" "$root/bench/train_speed_torch.py" "$folder/"
 
 # A text that is the same on every machine.
