@@ -293,6 +293,7 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "diloco_run_device_sized": (Status, [Handle, POINTER(Device), c_size_t]),
     "diloco_run_gradient": (Status, [Handle, c_char_p, c_void_p]),
     "diloco_run_private": (Status, [Handle, c_char_p, c_void_p, c_size_t]),
+    "diloco_copy": (None, [c_void_p, c_void_p, c_size_t]),
     "diloco_run_private_by": (Status, [Handle, c_char_p, c_void_p, c_size_t, FILL_FN, c_void_p]),
     "diloco_run_base": (Status, [Handle, c_char_p, c_char_p, c_void_p, c_size_t]),
     "diloco_run_data_digest": (Status, [Handle, c_char_p]),

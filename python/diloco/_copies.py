@@ -20,6 +20,7 @@ from typing import Any, Iterable, List, Optional, Protocol, Sequence, Set, Tuple
 
 import torch
 
+from . import _c
 from .errors import NoMemoryError
 
 cuda: Any = torch.cuda  # a test has one of its own
@@ -142,7 +143,9 @@ def parts_of(moves: Sequence[Move], n: int) -> List[List[Move]]:
 
 def _move(moves: Sequence[Move]) -> None:
     for target, source, size in moves:
-        ctypes.memmove(target, source, size)  # without the GIL
+        # Both without the GIL.
+        copy = _c.lib().diloco_copy if size >= _SHARED else ctypes.memmove
+        copy(target, source, size)
 
 
 def copy_host(pairs: Sequence[Tuple[torch.Tensor, torch.Tensor]]) -> None:

@@ -108,7 +108,7 @@ static void copy_piece(const pass *p, size_t i, size_t skip, size_t n)
 {
     const dl_capture_part *c = &p->x->capture;
     float *copy = c->copies ? c->copies[c->tensor_of[i]] : NULL;
-    if (copy) memcpy(copy + skip, (const float *)c->local[i].data + skip, n * sizeof *copy);
+    if (copy) dl_copy_around(copy + skip, (const float *)c->local[i].data + skip, n * sizeof *copy);
 }
 
 /* Forms how far a part of a tensor moved, or takes its gradient, and copies the part if it has a

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/sized.h"
+#include "tensor/kernels.h"
 #include "tensor/widths.h"
 
 #include <math.h>
@@ -196,6 +197,11 @@ diloco_status diloco_run_private_by(diloco_run *run, const char *name, void *dat
     else
         run->model.n_privates++;
     return status;
+}
+
+void diloco_copy(void *to, const void *from, size_t len)
+{
+    dl_copy_around(to, from, len);
 }
 
 /* Registers a tensor that is not exchanged but must be equal everywhere, such as a frozen base

@@ -8,6 +8,7 @@
 
 #include "base/free_memory.h"
 #include "log/fields.h"
+#include "tensor/kernels.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -44,8 +45,8 @@ static void copy_part(void *context, int part, int n_parts)
         const size_t first = dl_size_max(begin, at);
         const size_t last = dl_size_min(end, at + c->from[i].len);
         if (first < last)
-            memcpy(place_of(c->copy, c->first + i) + (first - at),
-                   (const unsigned char *)c->from[i].data + (first - at), last - first);
+            dl_copy_around(place_of(c->copy, c->first + i) + (first - at),
+                           (const unsigned char *)c->from[i].data + (first - at), last - first);
         at += c->from[i].len;
     }
 }

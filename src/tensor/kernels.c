@@ -43,6 +43,22 @@ void dl_adopt(float *local, const float *theta, float mix, size_t n)
     }
 }
 
+void dl_copy_around(void *to, const void *from, size_t len)
+{
+    size_t at = 0;
+#if defined(__SSE2__)
+    enum { VECTOR = 16 };
+    char *t = to;
+    const char *f = from;
+    at = dl_size_min(len, -(uintptr_t)t % VECTOR);
+    memcpy(t, f, at);
+    for (; at + VECTOR <= len; at += VECTOR)
+        _mm_stream_si128((__m128i *)(t + at), _mm_loadu_si128((const __m128i *)(f + at)));
+    dl_written();
+#endif
+    memcpy((char *)to + at, (const char *)from + at, len - at);
+}
+
 static inline DL_BODY double product(float x, float y)
 {
     return (double)x * (double)y;

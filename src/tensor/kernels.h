@@ -20,6 +20,11 @@ void dl_delta(float *g, const float *before, const float *after, size_t n);
  * the values go around the caches, and are visible to other threads when it returns. */
 void dl_adopt(float *local, const float *theta, float mix, size_t n);
 
+/* memcpy around the caches, where the machine can: for much memory that is not read soon. The old
+ * lines of `to` are not read from memory first, which is a third of the traffic. Visible to other
+ * threads as the stores of memcpy are. */
+void dl_copy_around(void *to, const void *from, size_t len);
+
 /* PROTOCOL B3: sum of x*x (of x*y) in float64 over one block of at most DL_BLOCK elements:
  * element i in lane i mod 16, fma, lanes folded pairwise (stride 8, 4, 2, 1). */
 double dl_block_norm2(const float *x, size_t n);

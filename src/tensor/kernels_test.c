@@ -52,6 +52,23 @@ TEST(adopt_copies_from_any_place_to_any_place_and_nothing_beside_it)
             }
 }
 
+TEST(copy_around_copies_bytes_from_any_place_to_any_place_and_nothing_beside_them)
+{
+    enum { N = 67, PLACES = 17, ROOM = N + PLACES + 1 };
+    unsigned char from[ROOM], was[ROOM], to[ROOM];
+    for (int i = 0; i < ROOM; i++)
+        from[i] = (unsigned char)(i + 1), was[i] = (unsigned char)(255 - i);
+    for (size_t n = 0; n <= N; n++)
+        for (size_t f = 0; f < PLACES; f++)
+            for (size_t t = 1; t <= PLACES; t++) {
+                memcpy(to, was, ROOM);
+                dl_copy_around(to + t, from + f, n);
+                CHECK_BYTES(was, to, t);
+                CHECK_BYTES(from + f, to + t, n);
+                CHECK_BYTES(was + t + n, to + t + n, ROOM - t - n);
+            }
+}
+
 /* PROTOCOL B3, literally. */
 static double defined_dot(const float *x, const float *y, size_t n)
 {
@@ -136,7 +153,8 @@ TEST(the_leaf_hash_is_the_hash_of_base)
 }
 
 TEST_MAIN(delta_is_before_minus_after, adopt_copies_at_0_does_nothing_at_1_and_mixes_between,
-          adopt_copies_from_any_place_to_any_place_and_nothing_beside_it, sums_have_the_order_of_b3,
-          sums_reach_beyond_the_range_of_f32,
+          adopt_copies_from_any_place_to_any_place_and_nothing_beside_it,
+          copy_around_copies_bytes_from_any_place_to_any_place_and_nothing_beside_them,
+          sums_have_the_order_of_b3, sums_reach_beyond_the_range_of_f32,
           first_bad_finds_nans_infinities_and_values_above_the_bound,
           the_leaf_hash_is_the_hash_of_base)
