@@ -301,7 +301,7 @@ static diloco_status claim(dl_generation *out, dl_store *store, const char *repl
         if (shown) DL_TRY(claim_once(out, store, replica, false, run, signer, invitation));
     }
     return dl_fail(DILOCO_EUNREACHABLE,
-                   "%s: %d listings of gen/ do not have %s.%04u, which exists: start again later",
+                   "%s: %d listings of gen/ do not show %s.%04u as its newest: start again later",
                    dl_store_url(store), LISTINGS, out->replica, (unsigned)out->number);
 }
 
