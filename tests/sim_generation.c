@@ -217,6 +217,19 @@ static diloco_status load_state(replica *r)
     return reply.status;
 }
 
+/* A listing that does not show the claim is repeated, as a process does for run.store_timeout. */
+static diloco_status claim(replica *r)
+{
+    enum { LISTINGS = 8 };
+    const dl_runfile *file = &r->sim->file;
+    DL_TRY(
+        dl_run_claim_generation(&r->generation, r->store, r->name, file, &file->config, r->signer));
+    diloco_status status = DILOCO_EUNREACHABLE;
+    for (int n = 0; n < LISTINGS && status == DILOCO_EUNREACHABLE; n++)
+        status = dl_run_confirm_claim(&r->generation, r->store, file, r->signer);
+    return status;
+}
+
 /* As diloco_run_join. */
 static diloco_status live(replica *r)
 {
@@ -234,8 +247,7 @@ static diloco_status live(replica *r)
                          .n_copies = 2};
     set_clock(r);
     DL_TRY(open_faulty(r));
-    DL_TRY(dl_run_claim_generation(&r->generation, r->store, r->name, &s->file, &s->file.config,
-                                   r->signer));
+    DL_TRY(claim(r));
     args.store = r->store;
     args.self = r->generation;
     DL_TRY(dl_exec_create(&r->exec, &args));

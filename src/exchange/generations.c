@@ -143,7 +143,7 @@ diloco_status dl_run_refuse_twin(const char *replica, dl_store *store)
  * it stops after LOOKS names in a row that it has not signed. Generations are created in order. So
  * a signed one is further away only if this replica had to skip that many names. */
 
-enum { LOOKS = 256, LISTINGS = 8 };
+enum { LOOKS = 256 };
 
 static bool is_used(const claims *l, int64_t g)
 {
@@ -254,9 +254,8 @@ static diloco_status claim_from(dl_generation *out, const claims *l, int64_t g, 
 }
 
 /* Lists, chooses the first number to try, and claims. */
-static diloco_status claim_once(dl_generation *out, dl_store *store, const char *replica,
-                                bool first, const dl_runfile *run, const dl_signer *signer,
-                                const char *invitation)
+static diloco_status claim(dl_generation *out, dl_store *store, const char *replica, bool first,
+                           const dl_runfile *run, const dl_signer *signer, const char *invitation)
 {
     claims l;
     int64_t g;
@@ -267,17 +266,21 @@ static diloco_status claim_once(dl_generation *out, dl_store *store, const char 
     return status;
 }
 
-/* Sets *shown if a listing shows the claim, and *newest to the newest that `signer` has signed,
- * from the claim on. */
-static diloco_status look_again(bool *shown, int64_t *newest, const dl_generation *claimed,
-                                dl_store *store, const dl_runfile *run, const dl_signer *signer)
+/* Sets *newest to the newest generation that `signer` has signed, from the claim on. Returns
+ * DILOCO_EUNREACHABLE if the listing does not show the claim. */
+static diloco_status newest_from(int64_t *newest, const dl_generation *claimed, dl_store *store,
+                                 const dl_runfile *run, const dl_signer *signer)
 {
     const int64_t number = claimed->number;
     claims l = {
         .replica = claimed->replica, .last = -1, .used = calloc(DL_GENERATION_MAX / 8 + 1, 1)};
     diloco_status status = l.used ? list_generations(&l, store) : out_of_memory(claimed->replica);
-    *shown = !status && is_used(&l, number);
-    if (*shown) status = newest_signed(&l, number + 1, store, run, dl_signer_public(signer));
+    if (!status && !is_used(&l, number))
+        status = dl_fail(DILOCO_EUNREACHABLE,
+                         "%s: the listing of gen/ does not show %s.%04u yet, which this process "
+                         "has created",
+                         dl_store_url(store), claimed->replica, (unsigned)number);
+    if (!status) status = newest_signed(&l, number + 1, store, run, dl_signer_public(signer));
     *newest = l.newest;
     claims_deinit(&l);
     return status;
@@ -285,24 +288,20 @@ static diloco_status look_again(bool *shown, int64_t *newest, const dl_generatio
 
 /* A replica of a run with keys leaves numbers out (contribute.c: renew). A stale listing may hide a
  * later generation of its past. Then the number that it claims is one that was left out, and the
- * later generation would fence it. A listing that shows the claim shows all that existed before it,
- * so the replica lists again. Without keys no number is left out, or each start takes a range of
- * its own. */
-static diloco_status claim(dl_generation *out, dl_store *store, const char *replica, bool first,
-                           const dl_runfile *run, const dl_signer *signer, const char *invitation)
+ * later generation would fence it. A listing that shows the claim shows all that existed before it.
+ * Without keys no number is left out, or each start takes a range of its own. */
+diloco_status dl_run_confirm_claim(dl_generation *claimed, dl_store *store, const dl_runfile *run,
+                                   const dl_signer *signer)
 {
-    DL_TRY(claim_once(out, store, replica, first, run, signer, invitation));
-    if (run->identity.policy == DL_TRUSTED) return DILOCO_OK;
-    for (int n = 0; n < LISTINGS; n++) {
-        bool shown;
+    while (run->identity.policy != DL_TRUSTED) {
         int64_t newest;
-        DL_TRY(look_again(&shown, &newest, out, store, run, signer));
-        if (shown && newest == out->number) return DILOCO_OK;
-        if (shown) DL_TRY(claim_once(out, store, replica, false, run, signer, invitation));
+        dl_generation next;
+        DL_TRY(newest_from(&newest, claimed, store, run, signer));
+        if (newest == claimed->number) break;
+        DL_TRY(claim(&next, store, claimed->replica, false, run, signer, ""));
+        *claimed = next;
     }
-    return dl_fail(DILOCO_EUNREACHABLE,
-                   "%s: %d listings of gen/ do not show %s.%04u as its newest: start again later",
-                   dl_store_url(store), LISTINGS, out->replica, (unsigned)out->number);
+    return DILOCO_OK;
 }
 
 /* A later generation in gen/ means that another process runs as this replica, so this one is fenced

@@ -20,12 +20,18 @@ DL_MUST_CHECK diloco_status dl_run_newest_signed(dl_generation *out, dl_store *s
  * number that no other process chooses at the same moment, since the store would accept both (P26).
  * Returns DILOCO_EFENCED if the name is new (config's first_generation) and another replica claimed
  * it first. If objects are signed, returns DILOCO_EREFUSED if this key may not be that replica
- * (keyring.h); config names the file of invitations. Then the listing is repeated until it shows
- * the claim: DILOCO_EUNREACHABLE if none does. */
+ * (keyring.h); config names the file of invitations. */
 DL_MUST_CHECK diloco_status dl_run_claim_generation(dl_generation *out, dl_store *store,
                                                     const char *replica, const dl_runfile *run,
                                                     const dl_config *config,
                                                     const dl_signer *signer);
+
+/* Follows a claim of a run with keys, since the claim's listing may have been stale. Lists again,
+ * and claims the next number if the signer has a later one there. Returns DILOCO_EUNREACHABLE if
+ * the listing does not show the claim yet: repeat this call later. *claimed is right on error, too.
+ */
+DL_MUST_CHECK diloco_status dl_run_confirm_claim(dl_generation *claimed, dl_store *store,
+                                                 const dl_runfile *run, const dl_signer *signer);
 
 /* Claims the first free generation from `from` on, for a running process of a run with keys whose
  * own object name holds junk. Returns DILOCO_EFENCED if its key has signed a later generation than

@@ -111,19 +111,36 @@ diloco_status diloco_run_create(diloco_run *run)
 
 /* ---- claiming --------------------------------------------------------------------------- */
 
-/* Claims this replica's generation. A claim that failed has had no effect, or has used a number. In
- * the second case a new name is refused as another replica's, and the caller chooses a free one. */
-static diloco_status claim(diloco_run *run)
+static diloco_status claim_once(diloco_run *run)
+{
+    return dl_run_claim_generation(&run->self, run->store, run->replica, &run->file, &run->config,
+                                   run->signer);
+}
+
+static diloco_status confirm_once(diloco_run *run)
+{
+    return dl_run_confirm_claim(&run->self, run->store, &run->file, run->signer);
+}
+
+/* Calls `attempt` until the store does not fail. */
+static diloco_status attempt_again(diloco_run *run, diloco_status (*attempt)(diloco_run *run))
 {
     dl_patience p = {0};
     for (;;) {
         dl_patience_call(&p, run->store);
-        diloco_status status = dl_run_claim_generation(&run->self, run->store, run->replica,
-                                                       &run->file, &run->config, run->signer);
+        diloco_status status = attempt(run);
         const bool failed = dl_patience_store_failed(&p, run->store, status);
         if (!dl_patience_again(&p, failed, &status, run->config.store_timeout_s)) return status;
         DL_TRY(wait_to_join(run, &p));
     }
+}
+
+/* Claims this replica's generation. A claim that failed has had no effect, or has used a number. In
+ * the second case a new name is refused as another replica's, and the caller chooses a free one. */
+static diloco_status claim(diloco_run *run)
+{
+    DL_TRY(attempt_again(run, claim_once));
+    return attempt_again(run, confirm_once);
 }
 
 /* ---- local state ------------------------------------------------------------------------ */
