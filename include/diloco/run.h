@@ -78,9 +78,9 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_private(diloco_run *run, c
  *         no copy for a save beside training. Memory that is not touched before costs nothing. On a
  *         device the bytes are restored there, and never saved from there.
  *   fill  writes all `len` bytes to `to`, which is in host memory, and is `data` or aligned to 64
- *         bytes; on a device it is never `data`. It is called on the caller's thread, in
- *         diloco_step, the halves of it, or diloco_run_save; in diloco_run_join only if nothing was
- *         restored. It may not call functions of this run.
+ *         bytes; on a device it is never `data`, and aligned as by malloc. It is called on the
+ * caller's thread, in diloco_step, the halves of it, or diloco_run_save; in diloco_run_join only if
+ * nothing was restored. It may not call functions of this run.
  *
  * A status of `fill` other than DILOCO_OK is the result of that call, and nothing is saved. */
 typedef diloco_status (*diloco_fill_fn)(void *user, void *to);

@@ -102,6 +102,7 @@ typedef struct dl_run_room {
     dl_pace_capture *captures; /* [DL_PACE_MAX_CAPTURES] */
     dl_pace_fragment *paces;   /* [P] */
     void **places;             /* [n_tensors] in a copy of the private state */
+    bool missed;               /* the exchange lent no memory in time, the last time */
 } dl_run_room;
 
 /* Flags that diloco_run_interrupt sets from any thread or a signal handler. */

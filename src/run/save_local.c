@@ -99,14 +99,22 @@ static dl_local_copying copying_of(diloco_run *run, const dl_local_facts *facts)
 
 /* Gets the exchange's part of a slot's memory. The exchange may use it while it commits an entry,
  * which takes seconds with a large model. If it takes longer, as while the store does not answer,
- * the save is made without a copy. Then the pieces with a fill take memory of their own. */
+ * the save is made without a copy. Then the pieces with a fill take memory of their own. An
+ * interrupt ends the wait, and the next call does not wait again. */
 static bool begin_slot(void *user, int slot)
 {
-    static const dl_time LIMIT = 10 * DL_SECOND;
+    static const dl_time LIMIT = 10 * DL_SECOND, SLICE = 100 * DL_MILLISECOND;
     diloco_run *run = user;
     if (!dl_local_borrows(run->local, slot)) return true;
-    void *memory = dl_exec_lend(run->exec, dl_time_after(dl_clock_now(), LIMIT));
+    const dl_time limit = dl_time_after(dl_clock_now(), run->room.missed ? 0 : LIMIT);
+    void *memory;
+    dl_time until;
+    do {
+        until = dl_time_after(dl_clock_now(), SLICE);
+        memory = dl_exec_lend(run->exec, until < limit ? until : limit);
+    } while (!memory && until < limit && !atomic_load(&run->calls.stop));
     dl_local_lend(run->local, slot, memory);
+    run->room.missed = !memory;
     return memory != NULL;
 }
 
