@@ -27,7 +27,9 @@ class _Watch:
         self.pid = os.getpid()
         self.reader, self.writer = socket.socketpair()
         self.writer.setblocking(False)
-        self._lock = threading.Lock()  # held while a signal acts, so that it acts in its own call
+        # Held while a signal acts, so that it acts in its own call. A handler of the program may
+        # begin a call where this thread has it.
+        self._lock = threading.RLock()
         self._interrupt: Optional[Callable[[], None]] = None
         self.former = -1
         threading.Thread(target=self._read, name="diloco-signals", daemon=True).start()

@@ -8,7 +8,6 @@ import pathlib
 import re
 import signal
 import threading
-import time
 import unittest
 from unittest import mock
 
@@ -58,15 +57,23 @@ class Waits(InScratch):
 
     def step_until(self, run, then):
         """A step of r0. A thread calls ``then`` when r0 has contributed and only waits."""
+        ended = threading.Event()
+
         def watch():
-            while diloco.run(self.store).status()["wait"]["n_there"] == 0:
-                time.sleep(0.01)
-            then()
+            try:
+                while diloco.run(self.store).status()["wait"]["n_there"] == 0:
+                    if ended.wait(0.01):
+                        return
+                then()
+            except BaseException:
+                run.interrupt()
+                raise
         watcher = threading.Thread(target=watch)
         watcher.start()
         try:
             run.step()
         finally:
+            ended.set()
             watcher.join()
 
     def check_signal(self, number):
