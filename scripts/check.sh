@@ -49,7 +49,7 @@ scripts/test.sh build/address -LE 'e2e|slow|servers' \
 
 step "runs of several replicas under the thread sanitizer"
 scripts/sanitize.sh thread -DDILOCO_TESTS=ON
-threaded="base_thread run_run run_streaming run_join run_driver run_handle run_run_events state_mirrors exchange_fetch exchange_pipelined_upload run_halves exchange_peers view_view train_replica"
+threaded="base_thread run_run run_streaming run_join run_driver run_handle run_run_events state_mirrors exchange_fetch exchange_pipelined_upload exchange_lending run_saver run_halves exchange_peers view_view train_replica"
 build build/thread $(printf '%s_test ' $threaded)
 scripts/test.sh build/thread -R "^($(echo "$threaded" | tr ' ' '|'))_test\$"
 
