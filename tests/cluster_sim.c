@@ -50,6 +50,7 @@
 enum {
     MAX_EVENTS = 1000000,
     MAX_EVENTS_OF = 64,
+    PROGRESS_EVENTS = 1000000,
     ENOUGH_SEEDS = 100,
     SMALL = 3,
     KEYED = DL_CRYPTO ? 2 : 10,
@@ -341,6 +342,16 @@ static bool is_stuck(const sim *s, size_t events)
     return s->now > GIVE_UP || events > max_events(s->n);
 }
 
+/* A line in some minutes, where a seed of hundreds of replicas takes longer than that. */
+static void print_progress(sim *s, size_t events)
+{
+    if (s->n <= MAX_EVENTS_OF || events % PROGRESS_EVENTS) return;
+    fprintf(stderr,
+            "seed %llu at %.0f s: %zu million events, entry %llu is open, %llu crashes\n",
+            (unsigned long long)s->seed, s->now, events / 1000000,
+            (unsigned long long)sim_open_entry(s), (unsigned long long)s->count.crashes);
+}
+
 static void run(sim *s, uint64_t seed, size_t n, const char *topology, const setting *set_to)
 {
     begin(s, seed, n, topology, set_to);
@@ -351,7 +362,8 @@ static void run(sim *s, uint64_t seed, size_t n, const char *topology, const set
         sim_intrude(s);
         sim_announce(s);
         sim_deliver(s);
-        if (is_stuck(s, ++events))
+        print_progress(s, ++events);
+        if (is_stuck(s, events))
             DIE(s, "I4: %s does not come to an end: %zu events in %.0f s", r->name, events, s->now);
         sim_turn(r);
     }

@@ -44,6 +44,7 @@ METHODS = (
     Method("streaming, Muon", "streaming",
            {**MU, **MUON, "server.diloco.fragment_layers": "1"}, MUON_RATES, codecs=("e3m0",)),
     Method("sparse", "sparse", {}, ladder=(10, 20, 50), codecs=("topk 1/64",)),
+    Method("sparse, Muon", "sparse", MUON, MUON_RATES, ladder=(20, 50, 100), codecs=("topk 1/64",)),
     Method("eager", "eager", MU, ladder=(20, 50, 100)),
 )
 
