@@ -346,8 +346,7 @@ static bool is_stuck(const sim *s, size_t events)
 static void print_progress(sim *s, size_t events)
 {
     if (s->n <= MAX_EVENTS_OF || events % PROGRESS_EVENTS) return;
-    fprintf(stderr,
-            "seed %llu at %.0f s: %zu million events, entry %llu is open, %llu crashes\n",
+    fprintf(stderr, "seed %llu at %.0f s: %zu million events, entry %llu is open, %llu crashes\n",
             (unsigned long long)s->seed, s->now, events / 1000000,
             (unsigned long long)sim_open_entry(s), (unsigned long long)s->count.crashes);
 }

@@ -8,6 +8,7 @@
 
 #include "base/option.h"
 #include "base/text.h"
+#include "cli/display/units.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -351,6 +352,27 @@ diloco_status dl_args_parse(dl_args *out, const dl_command *command, int argc, c
 bool dl_args_has(const dl_args *args, dl_flag flag)
 {
     return args->flags[flag] != NULL;
+}
+
+static bool is_blotted(const dl_args *args, const char *word)
+{
+    for (size_t i = 0; i < sizeof args->blotted / sizeof *args->blotted; i++)
+        if (args->blotted[i] && args->blotted[i] >= word && args->blotted[i] <= word + strlen(word))
+            return true;
+    return false;
+}
+
+void dl_args_again(char *out, size_t cap, const dl_args *args)
+{
+    char word[1024], text[1024];
+    size_t used = 0;
+    *out = '\0';
+    for (int i = 0; i < args->argc && used < cap; i++) {
+        snprintf(text, sizeof text, "%s%s", args->argv[i],
+                 is_blotted(args, args->argv[i]) ? "#…" : "");
+        used += (size_t)snprintf(out + used, cap - used, "%s%s", i ? " " : "",
+                                 dl_shell_word(word, sizeof word, text));
+    }
 }
 
 /* The text has to be a number as a whole: "10k", "-1" and "1.5" are refused, and nothing is

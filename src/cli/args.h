@@ -191,6 +191,8 @@ struct dl_args {
     char *const *rest; /* the words after "--", until NULL; NULL: the command takes none */
     int argc;          /* the whole command line, to be said again */
     char **argv;
+    const char
+        *blotted[2]; /* words of argv that have lost a secret after their '#' (join_line.h) */
 };
 
 /* dl_args_parse reads argv[first] and the following words as flags and target of `command`. The
@@ -200,6 +202,9 @@ struct dl_args {
 DL_MUST_CHECK diloco_status dl_args_parse(dl_args *out, const dl_command *command, int argc,
                                           char **argv, int first);
 bool dl_args_has(const dl_args *args, dl_flag flag);
+/* dl_args_again writes the command line as it was, quoted for a shell, so that a person can repeat
+ * it. "#…" stands for a secret that was blotted out. */
+void dl_args_again(char *out, size_t cap, const dl_args *args);
 /* dl_args_u64 and dl_args_f64 read the value of a number flag: a number from 0 to `max`, `fallback`
  * if the flag was not given. They return DILOCO_EINVAL, with the range, for any other text. */
 DL_MUST_CHECK diloco_status dl_args_u64(uint64_t *out, const dl_args *args, dl_flag flag,

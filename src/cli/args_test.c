@@ -1,5 +1,6 @@
 /* args_test.c - command lines: flags, values, targets, and what is wrong with them. */
 #include "cli/cli.h"
+#include "cli/join_line.h"
 
 #include "check.h"
 
@@ -106,6 +107,20 @@ TEST(errors_show_no_secret_of_a_join_line)
     }
 }
 
+TEST(a_command_line_is_said_again_without_the_secret_of_a_join_line)
+{
+    char line[160] = "--store=https://h:1/run#", again[256];
+    char *words[] = {"diloco", "train", "my run.toml", line, "--quiet"};
+    memset(line + strlen(line), 'a', 64);
+    strcat(line, ".secret");
+    CHECK_OK(dl_args_parse(&args, dl_command_find("train"), 5, words, 2));
+    CHECK_OK(dl_join_line_take(&args));
+    dl_args_again(again, sizeof again, &args);
+    CHECK_STR("diloco train 'my run.toml' '--store=https://h:1/run#…' --quiet", again);
+    unsetenv("DILOCO_HUB_PIN");
+    unsetenv("DILOCO_HUB_TOKEN");
+}
+
 TEST(asking_for_help_asks_for_nothing_else)
 {
     CHECK_OK(parse("status --help"));
@@ -174,7 +189,9 @@ TEST_MAIN(flags_take_their_value_from_the_next_argument_or_after_an_equals_sign,
           unknown_flags_are_answered_with_the_nearest_of_their_command,
           wrong_values_and_targets_are_refused,
           second_argument_of_a_command_may_be_the_value_of_a_flag,
-          errors_show_no_secret_of_a_join_line, asking_for_help_asks_for_nothing_else,
+          errors_show_no_secret_of_a_join_line,
+          a_command_line_is_said_again_without_the_secret_of_a_join_line,
+          asking_for_help_asks_for_nothing_else,
           words_after_two_dashes_are_the_rest_of_a_command_that_takes_them,
           number_flags_say_their_range, near_names_are_found_and_far_ones_are_not,
           text_from_outside_cannot_steer_a_terminal)

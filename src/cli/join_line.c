@@ -47,15 +47,16 @@ static diloco_status take_fragment(const char *fragment)
     return DILOCO_OK;
 }
 
-/* Take the fragment of an argument and blot it out: the URL remains. Other arguments with a '#'
- * are left alone, as they are no https URLs. */
-static diloco_status take(const char **argument)
+/* Take the fragment of an argument and blot it out: the URL remains, and *blotted is set to it.
+ * Other arguments with a '#' are left alone, as they are no https URLs. */
+static diloco_status take(const char **argument, const char **blotted)
 {
     char *text = (char *)(uintptr_t)*argument; /* argv's: ours to write */
     char *hash = text ? strchr(text, '#') : NULL;
     if (!hash || strncmp(text, "https://", 8) != 0) return DILOCO_OK;
     const diloco_status status = take_fragment(hash + 1);
     memset(hash, 0, strlen(hash));
+    *blotted = text;
     return status;
 }
 
@@ -99,6 +100,6 @@ diloco_status dl_join_line_take(dl_args *args)
     const char *target = args->command->target;
     if (target && strstr(target, "URL")) DL_TRY(read_named(&args->target, lines[0]));
     DL_TRY(read_named(store, lines[1]));
-    DL_TRY(take(&args->target));
-    return take(store);
+    DL_TRY(take(&args->target, &args->blotted[0]));
+    return take(store, &args->blotted[1]);
 }

@@ -167,17 +167,6 @@ static diloco_status launch(crew *c)
     return dl_launch_run(&plan);
 }
 
-/* Write the command line as it was, quoted for a shell, so that a person can repeat it. */
-static void command_again(char *out, size_t cap, const dl_args *args)
-{
-    char word[1024];
-    size_t used = 0;
-    *out = '\0';
-    for (int i = 0; i < args->argc && used < cap; i++)
-        used += (size_t)snprintf(out + used, cap - used, "%s%s", i ? " " : "",
-                                 dl_shell_word(word, sizeof word, args->argv[i]));
-}
-
 /* A run that was complete before would otherwise end without a word about how to train on. */
 static void print_complete(crew *c)
 {
@@ -207,7 +196,7 @@ static diloco_status finish(crew *c, diloco_status status)
     /* The live lines end here; later lines stay on the terminal. */
     dl_screen_draw(&c->report.screen, NULL, 0);
     if (status == DILOCO_EINTERRUPTED) {
-        command_again(again, sizeof again, c->args);
+        dl_args_again(again, sizeof again, c->args);
         dl_fail(status, "stopped; nothing is lost, and the same command resumes: %s", again);
     }
     if (!status) dl_report_summary(&c->report, c->config->store);

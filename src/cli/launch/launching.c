@@ -334,17 +334,6 @@ static diloco_status begin(dl_launching *l, const dl_control *control)
     }
 }
 
-/* Write the command line as it was, quoted for a shell. */
-static void command_again(char *out, size_t cap, const dl_args *args)
-{
-    char word[DL_PATH_MAX + 8];
-    size_t used = 0;
-    *out = '\0';
-    for (int i = 0; i < args->argc && used < cap; i++)
-        used += (size_t)snprintf(out + used, cap - used, "%s%s", i ? " " : "",
-                                 dl_shell_word(word, sizeof word, args->argv[i]));
-}
-
 /* Ctrl-C and errors leave the replicas running, and the text says how to find and how to stop them.
  * Those of a run that another executor continues are not this launcher's. */
 static diloco_status print_onward(const dl_launching *l, diloco_status status)
@@ -355,7 +344,7 @@ static diloco_status print_onward(const dl_launching *l, diloco_status status)
         strcmp(l->book.executor, l->config->launch_executor) != 0)
         return status;
     if (!stops) snprintf(why, sizeof why, "%s", diloco_error_text());
-    command_again(again, sizeof again, l->args);
+    dl_args_again(again, sizeof again, l->args);
     dl_shell_word(store, sizeof store, l->config->store);
     return dl_fail(status,
                    "%s; %s run on. The same command follows them again: %s; diloco launch cancel "
