@@ -209,10 +209,12 @@ static void print_first_steps(FILE *out)
 
 /* Without arguments the usage is shown, which counts as wrong usage. An error is one line on
  * stderr, with no control characters. A parent that ignores SIGCHLD passes that on, and the system
- * would drop the exit codes of children. */
+ * would drop the exit codes of children. A file that reaches its limit (ulimit -f) is an error of
+ * its write, and not the end of this process or of a replica. */
 int dl_cli_main(int argc, char **argv)
 {
     signal(SIGCHLD, SIG_DFL);
+    signal(SIGXFSZ, SIG_IGN);
     if (argc < 2) {
         dl_help_program(stderr);
         print_first_steps(stderr);

@@ -36,6 +36,10 @@ expect_error 1 'No space left' diloco init full/new
 says full/new/run.toml
 umount full
 
+# A file that reaches the limit of its size is an error, and no signal that ends the process.
+(ulimit -f 64 && expect_error 1 'raise the limit on file sizes' diloco train short.toml --store limited) ||
+    fail "not the way out of ulimit -f"
+
 # The store of a run is full: the replica waits for run.store_timeout. Its exit code says that it may do better later.
 mkdir small
 mount -t tmpfs -o size=16m none small
