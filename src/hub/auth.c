@@ -6,12 +6,14 @@
 #include "hub/auth.h"
 
 #include "base/file.h"
+#include "base/log.h"
 
 #include <openssl/crypto.h>
 #include <openssl/sha.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 /* Bounds of the files: bytes of one, members in one, characters of a token. */
 enum { FILE_MAX = 1 << 20, MEMBERS_MAX = 4096, TOKEN_MIN = 16, TOKEN_MAX = 256 };
@@ -112,6 +114,15 @@ diloco_status dl_auth_read_members(dl_auth *auth, const char *path)
 {
     DL_TRY(dl_file_each_line(path, FILE_MAX, add_member, auth));
     return some(auth->n_members, path, "member");
+}
+
+/* A warning and no error: platforms mount secrets that every user of a container may read. */
+void dl_auth_warn_if_shared(const char *path)
+{
+    struct stat st;
+    if (!path || stat(path, &st) || !S_ISREG(st.st_mode) || !(st.st_mode & 077)) return;
+    dl_log(DILOCO_LOG_WARN, "%s holds a secret and others may read it (mode %04o): chmod 600 it",
+           path, (unsigned)st.st_mode & 07777);
 }
 
 void dl_auth_deinit(dl_auth *auth)

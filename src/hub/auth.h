@@ -37,6 +37,8 @@ DL_MUST_CHECK diloco_status dl_auth_read_tokens(dl_auth *auth, const char *path)
 DL_MUST_CHECK diloco_status dl_auth_read_keys(dl_auth *auth, const char *path);
 DL_MUST_CHECK diloco_status dl_auth_read_members(dl_auth *auth, const char *path);
 DL_MUST_CHECK diloco_status dl_auth_add_token(dl_auth *auth, const char *token);
+/* Warns of a file with a secret that other users may read. NULL: no file. */
+void dl_auth_warn_if_shared(const char *path);
 void dl_auth_deinit(dl_auth *auth); /* cleanses it */
 
 bool dl_auth_is_member(const dl_auth *auth, const dl_public *key);

@@ -373,6 +373,9 @@ static diloco_status open_folder(dl_hub *hub, const char *path)
  * certificate of the hub are refused. */
 static diloco_status read_secrets(dl_hub *hub, const dl_hub_options *o)
 {
+    dl_auth_warn_if_shared(o->token_file);
+    dl_auth_warn_if_shared(o->s3_keys_file);
+    dl_auth_warn_if_shared(o->key_file);
     if (o->token_file) DL_TRY(dl_auth_read_tokens(&hub->auth, o->token_file));
     if (o->s3_keys_file) DL_TRY(dl_auth_read_keys(&hub->auth, o->s3_keys_file));
     if (o->token) DL_TRY(dl_auth_add_token(&hub->auth, o->token));

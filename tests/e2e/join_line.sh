@@ -84,6 +84,13 @@ serve left
 [ "$secret" = "$given" ] || fail "another line for the same hub"
 [ "$(ls left/.hub | tr '\n' ' ')" = "hub.key hub.pem token " ] || fail "something was left beside"
 [ "$(stat -c %a left/.hub/hub.key left/.hub/token | tr '\n' ' ')" = "600 600 " ] || fail "others may read"
+! grep -q 'others may read' serve.err || fail "a warning of secrets that only their owner reads"
+kill -INT "$hub"
+wait "$hub" || true
+chmod 644 left/.hub/hub.key left/.hub/token
+serve left
+[ "$(grep -c 'others may read it (mode 0644): chmod 600 it' serve.err)" = 2 ] ||
+    fail "no warning of secrets that others may read: $(cat serve.err)"
 kill -INT "$hub"
 wait "$hub" || true
 

@@ -241,8 +241,8 @@ static diloco_status refused(const dl_web_exchange *x)
         return dl_fail(DILOCO_EUNREACHABLE, "%s: the hub does not have that run any more", x->what);
     if (x->status == 401)
         return dl_fail(DILOCO_EREFUSED,
-                       "%s: the hub asks for a token; set DILOCO_HUB_TOKEN or "
-                       "DILOCO_HUB_TOKEN_FILE to one that it knows",
+                       "%s: the hub got no token that it knows; set DILOCO_HUB_TOKEN or "
+                       "DILOCO_HUB_TOKEN_FILE to one, or take its join line",
                        x->what);
     return dl_web_unexpected(x);
 }
