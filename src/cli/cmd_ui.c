@@ -20,6 +20,7 @@ static diloco_status cmd_ui(const dl_args *args)
 #else
 
 #include "base/file.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "base/text.h"
 #include "cli/run_names.h"
@@ -69,13 +70,31 @@ static bool has_run(const char *folder)
     return access(path, F_OK) == 0;
 }
 
+/* Read run.json, so that an error is said now, and not by the page. */
+static diloco_status check_run(const char *url)
+{
+    diloco_config *config = diloco_config_create();
+    if (!config) return dl_fail(DILOCO_ENOMEM, "out of memory for a configuration");
+    const diloco_status status = diloco_run_config(config, url);
+    diloco_config_destroy(config);
+    return status;
+}
+
+/* A damaged run does not hide those beside it. */
+static bool is_readable(const char *folder)
+{
+    if (!check_run(folder)) return true;
+    dl_log(DILOCO_LOG_WARN, "the page leaves a run out: %s", diloco_error_text());
+    return false;
+}
+
 /* The order of bytes, which is the same in every locale. */
 static int by_name(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* Add the first MOST_RUNS folders of `folder` that are runs, by name. */
+/* Add the first MOST_RUNS folders of `folder` that are readable runs, by name. */
 static diloco_status add_folder(shown *s, const char *folder)
 {
     struct dirent **all;
@@ -87,7 +106,7 @@ static diloco_status add_folder(shown *s, const char *folder)
         char path[sizeof(dl_config_path) + 256]; /* a longer path is left out below */
         const int len = snprintf(path, sizeof path, "%s/%s", folder, all[i]->d_name);
         if (!status && all[i]->d_name[0] != '.' && (size_t)len < sizeof(dl_config_path) &&
-            has_run(path) && found++ < MOST_RUNS)
+            has_run(path) && (found >= MOST_RUNS || is_readable(path)) && found++ < MOST_RUNS)
             status = dl_run_names_add(&s->runs, path);
         free(all[i]);
     }
@@ -111,9 +130,10 @@ static diloco_status add_target(shown *s, const char *target)
     const char *folder = strncmp(store, "file://", 7) ? store : store + 7;
     struct stat st;
     /* A store elsewhere cannot be listed for runs, so its URL has to name one. */
-    if (strstr(folder, "://") || has_run(folder) || stat(folder, &st) || !S_ISDIR(st.st_mode))
-        return dl_run_names_add(&s->runs, store);
-    return add_folder(s, folder);
+    if (!strstr(folder, "://") && !has_run(folder) && !stat(folder, &st) && S_ISDIR(st.st_mode))
+        return add_folder(s, folder);
+    DL_TRY(check_run(store));
+    return dl_run_names_add(&s->runs, store);
 }
 
 /* Add the runs of all targets, then an empty name, which ends the list for the server. */
@@ -123,20 +143,6 @@ static diloco_status add_targets(shown *s, const dl_args *args)
     for (size_t i = 0; i < args->n_compared; i++)
         DL_TRY(add_target(s, args->compared[i]));
     return dl_buf_add(&s->runs.names, "", 1);
-}
-
-/* Read run.json of each run, so that one that is not there is said now, and not by the page. */
-static diloco_status check_runs(const shown *s)
-{
-    const char *u = (const char *)s->runs.urls.data;
-    for (size_t at = 0; at < s->runs.urls.len; at += strlen(u + at) + 1) {
-        diloco_config *config = diloco_config_create();
-        if (!config) return dl_fail(DILOCO_ENOMEM, "out of memory for a configuration");
-        const diloco_status status = diloco_run_config(config, u + at);
-        diloco_config_destroy(config);
-        DL_TRY(status);
-    }
-    return DILOCO_OK;
 }
 
 /* ---- the browser */
@@ -247,7 +253,6 @@ static diloco_status cmd_ui(const dl_args *args)
     shown s = {.folder = ""};
     dl_run_names_init(&s.runs);
     diloco_status status = add_targets(&s, args);
-    if (!status) status = check_runs(&s);
     if (!status) status = serve(&s, args);
     dl_run_names_deinit(&s.runs);
     return status;

@@ -26,3 +26,10 @@ page many
 says 'many: the page shows the first 500 of 503 runs'
 page few
 [ ! -s err ] || fail "a small folder has a warning"
+
+# A damaged run is named, and those beside it are shown.
+mkdir few/bad
+echo '{}' >few/bad/run.json
+page few
+says few/bad
+expect_error 1 few/bad diloco ui few/bad --no-browser
