@@ -134,6 +134,8 @@ typedef struct dl_executor_caps {
     /* The replicas see this machine's folders under the same paths, so relative paths can be made
      * absolute here. */
     bool same_files;
+    /* All replicas run on this machine and share its cores. */
+    bool same_machine;
     /* The backend itself keeps two launches of one name apart. Without that, an announcement of
      * another launcher is taken over only after a while. */
     bool exactly_once;

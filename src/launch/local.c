@@ -185,6 +185,7 @@ const dl_executor dl_executor_local = {
              .secrets = "inherited environment",
              .restart = "no",
              .same_files = true,
+             .same_machine = true,
              .exactly_once = true},
     .poll_s = 1,
     .check = check,

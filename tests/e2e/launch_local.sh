@@ -44,6 +44,14 @@ launcher() {
 DILOCO_TEST_WORD=swordfish expect 0 diloco launch tiny.toml --store cut --dry-run \
     --set launch.secrets=DILOCO_TEST_WORD --set launch.env=COLOR=blue
 grep -q "^diloco-newrunid-r0-g0: in .*/cut.launch: .*DILOCO_RANK=0 .*/diloco join $PWD/cut --rank 0 " out || fail "not the command"
+# Replicas of one machine share its cores, unless the user says otherwise.
+share=$(($(nproc) / 2))
+[ "$share" -gt 0 ] || share=1
+grep -q "/diloco join .* --set run.threads=$share " out || fail "not its share of the cores"
+expect 0 diloco launch tiny.toml --store cut --dry-run --set run.threads=7
+grep -q " --set run.threads=7 " out || fail "not the user's number of threads"
+DILOCO_TEST_WORD=swordfish expect 0 diloco launch tiny.toml --store cut --dry-run \
+    --set launch.secrets=DILOCO_TEST_WORD --set launch.env=COLOR=blue
 grep -q "COLOR=blue DILOCO_TEST_WORD=\*\*\*" out || fail "not the variables"
 ! grep -q swordfish out err || fail "a secret is printed"
 [ ! -e cut ] && [ ! -e cut.launch ] || fail "a dry run made something"

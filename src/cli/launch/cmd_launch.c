@@ -180,6 +180,16 @@ static diloco_status make_words(dl_launching *l)
     return DILOCO_OK;
 }
 
+/* A replica sees no others on its machine, so with run.threads = 0 each would take all cores. */
+static diloco_status share_cores(const dl_launching *l)
+{
+    char text[24];
+    if (!l->executor->caps.same_machine || l->config->threads > 0) return DILOCO_OK;
+    const int each = diloco_cores() / (int)l->max;
+    snprintf(text, sizeof text, "%d", each > 1 ? each : 1);
+    return dl_config_set(l->config, "run.threads", text, "launch");
+}
+
 static bool has(char *const *list, const char *name)
 {
     for (; *list; list++)
@@ -380,6 +390,7 @@ static diloco_status launch(dl_launching *l)
     DL_TRY(place_program(l));
     DL_TRY(dl_launching_lists(l));
     DL_TRY(add_hub(l)); /* before the words, which may name the secrets */
+    DL_TRY(share_cores(l));
     DL_TRY(make_words(l));
     DL_TRY(dl_launching_spec(l));
     DL_TRY(check_numbers(l));
