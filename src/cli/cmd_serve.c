@@ -78,6 +78,8 @@ static diloco_status read_options(dl_hub_options *o, const dl_args *args)
     uint64_t max_object, max_connections;
     DL_TRY(dl_args_u64(&max_object, args, DL_FLAG_MAX_OBJECT, 0, INT64_MAX));
     DL_TRY(dl_args_u64(&max_connections, args, DL_FLAG_MAX_CONNECTIONS, 0, 100000));
+    if (max_object == 0 && dl_args_has(args, DL_FLAG_MAX_OBJECT))
+        return dl_fail(DILOCO_EINVAL, "--max-object 0: no object would be accepted");
     if (max_connections == 0 && dl_args_has(args, DL_FLAG_MAX_CONNECTIONS))
         return dl_fail(DILOCO_EINVAL, "--max-connections 0: at least one is needed");
     *o = (dl_hub_options){.dir = args->target,

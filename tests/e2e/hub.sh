@@ -134,4 +134,5 @@ expect 0 diloco serve --make-cert
 grep -q '^fingerprint  [0-9A-F:]\{95\}$' out || fail "no fingerprint"
 [ "$(stat -c %a hub.key)" = 600 ] || fail "others can read the key"
 expect_error 2 'at least one is needed' diloco serve hub --max-connections 0
+expect_error 2 'no object would be accepted' diloco serve hub --max-object 0
 expect_error 1 'exists already' diloco serve --make-cert
