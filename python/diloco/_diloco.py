@@ -28,6 +28,7 @@ from ._run import Run
 from ._guards import Unique, bare, check_two, claim, release
 from ._state import all_parameters, check_trains, pieces
 from ._shards import is_sharded
+from ._survival import suspect
 from ._torch import Binding, named_parameters
 from .errors import InvalidError, RefusedError
 
@@ -393,7 +394,7 @@ class _OverRun:
         self.binding = Binding(run if isinstance(run, Run) else opened, parameters,
                                fragments=list(fragments),
                                private=lambda island: pieces(inner, island, True, {}),
-                               optimizer=type(inner).__name__, exchange=exchange)
+                               optimizer=suspect(inner), exchange=exchange)
 
     def before(self) -> None:
         self.binding.check_open()

@@ -12,15 +12,25 @@ _SAMPLES = 64  # elements of a tensor
 _LONG = 8  # steps, and elements: one step does not lead back to where that many led
 
 
+def suspect(optimizer: object) -> str:
+    """The name of an optimizer that may have weights of its own; "" for torch's, which have none. A
+    fast one leads back to where it was, its optimum, so it would look like one that has. Apex
+    gives weights to torch's, and this attribute."""
+    kind = type(optimizer)
+    known = kind.__module__.startswith("torch.optim.") and not hasattr(optimizer, "_amp_stash")
+    return "" if known else kind.__name__
+
+
 class Survival:
     """Looks once whether what was adopted first outlives the next inner step. An optimizer with
-    weights of its own writes them over it: the parameters are back where they were before."""
+    weights of its own writes them over it: the parameters are back where they were before.
+    ``optimizer``: its name; "": it is not looked at."""
 
     def __init__(self, tensors: Sequence[torch.Tensor], optimizer: str) -> None:
         self._tensors, self._optimizer = tensors, optimizer
         self._before: Optional[torch.Tensor] = None
         self._theta: Optional[torch.Tensor] = None
-        self._waits = True  # for the first adoption, or for the step after it
+        self._waits = bool(optimizer)  # for the first adoption, or for the step after it
 
     def _sample(self) -> torch.Tensor:
         """Some elements of each tensor's local part."""

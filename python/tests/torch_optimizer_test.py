@@ -70,8 +70,9 @@ class Refusals(InScratch):
                 for m, p in zip(self.masters, parameters):
                     m -= self.param_groups[0]["lr"] * p.grad
                     p.data.copy_(m)
-        for kind, dtype in ((Keeps, torch.float32), (Keeps, torch.bfloat16),
-                            (torch.optim.SGD, torch.float32)):
+        class Plain(torch.optim.SGD):
+            pass
+        for kind, dtype in ((Keeps, torch.float32), (Keeps, torch.bfloat16), (Plain, torch.float32)):
             with self.subTest(kind.__name__, dtype=dtype):
                 self.store = self.store.with_name(f"{kind.__name__}-{dtype}")
                 model = small(dtype=dtype)
@@ -86,6 +87,18 @@ class Refusals(InScratch):
                 for step in range(40, 80):
                     inner_step(model, opt, 0, step)
                 self.assertTrue(opt.done)
+
+    def test_an_optimizer_of_torch_may_return_to_its_optimum_in_one_step(self):
+        torch.manual_seed(1)
+        x = torch.linalg.qr(torch.randn(64, 7))[0] * 8
+        y = torch.cat([x.sum(1, keepdim=True), -x.sum(1, keepdim=True)], 1)
+        model = torch.nn.Linear(7, 2, bias=False)
+        opt = self.optimizer(model, torch.optim.SGD(model.parameters(), lr=.9), sync_every=10,
+                             rounds=3)
+        while not opt.done:
+            torch.nn.functional.mse_loss(model(x), y).backward()
+            opt.step()
+            opt.zero_grad()
 
     def test_other_models_are_told(self):
         self.optimizer(small()).close()
