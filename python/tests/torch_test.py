@@ -315,6 +315,13 @@ class Shared(InScratch):
         self.assertEqual(inner.state[model[0].weight]["step"].item(), 4)
         inner_step(model, opt, 0, 4)
 
+        self.store = self.store.with_name("other")
+        with self.assertRaisesRegex(diloco.DiffersError, "load its shared model first"):
+            self.optimizer(small(3), init_from=str(before), init_as="continuation")
+        with self.assertRaisesRegex(diloco.InvalidError, "init_from loads no model here"):
+            self.optimizer(small(3), init_from=str(before))
+        self.assertFalse((self.store / "run.json").exists())
+
     def test_an_extension_begins_after_the_last_sample_and_resumes_without_the_first_run(self):
         first = small()
         with self.optimizer(first, sync_every=2, rounds=2, batch_size=4) as opt:

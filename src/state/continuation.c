@@ -94,20 +94,44 @@ static bool continues(const dl_st *st, const dl_outer *outer, const dl_manifest_
     return fits;
 }
 
-/* Copies all vectors of one tensor. A tensor that does not match is added to the list. */
-static void take(dl_state *state, const dl_st *st, const dl_manifest_tensor *t,
-                 dl_tensor_list *lacking)
+/* Compares the caller's values of a tensor with the file's, which may have lost bits in the
+ * caller's type. */
+static diloco_status must_be_equal(const dl_state *state, const dl_st *st,
+                                   const dl_manifest_tensor *t)
+{
+    const float *ours = state->now[t->fragment].theta + t->offset;
+    const float bits = t->dtype == DILOCO_BF16 ? 0x1p-7f : t->dtype == DILOCO_F16 ? 0x1p-10f : 0;
+    const float least = t->dtype == DILOCO_F16 ? 0x1p-24f : 0;
+    const unsigned char *theirs = st->data + dl_st_find(st, t->name)->begin;
+    for (size_t i = 0; i < t->count; i++) {
+        float x;
+        memcpy(&x, theirs + i * sizeof x, sizeof x);
+        if (!(fabsf(ours[i] - x) <= bits * fabsf(x) + least))
+            return dl_fail(DILOCO_EDIFFERS,
+                           "%s of the model is not that of the run that it continues, which has "
+                           "%g at [%zu] and not %g: load its shared model first",
+                           t->name, (double)x, i, (double)ours[i]);
+    }
+    return DILOCO_OK;
+}
+
+/* Copies all vectors of one tensor. A tensor that does not match is added to the list. The vectors
+ * belong to the file's values, so other ones are refused. */
+static diloco_status take(dl_state *state, const dl_st *st, const dl_manifest_tensor *t,
+                          dl_tensor_list *lacking)
 {
     const dl_outer *outer = state->outer;
     if (!continues(st, outer, t)) {
         dl_tensor_list_add(lacking, t->name);
-        return;
+        return DILOCO_OK;
     }
+    DL_TRY(must_be_equal(state, st, t));
     for (int k = 0; k < outer->n_state; k++) {
         const dl_st_tensor *v = find_vector(st, outer, k, t->name);
         memcpy(state->now[t->fragment].outer[k] + t->offset, st->data + v->begin,
                v->end - v->begin);
     }
+    return DILOCO_OK;
 }
 
 static bool has_tensor(const dl_manifest *m, const char *name)
@@ -137,7 +161,7 @@ static diloco_status take_all(void *context, const dl_st *st)
     dl_tensor_list lacking = {0};
     for (size_t i = 0; i < state->manifest->n_tensors && state->outer->n_state > 0; i++)
         if (state->manifest->tensors[i].region == DL_TRAINED)
-            take(state, st, &state->manifest->tensors[i], &lacking);
+            DL_TRY(take(state, st, &state->manifest->tensors[i], &lacking));
     dl_tensor_list_warn(&lacking, "no state of this outer optimizer with the same type and shape, "
                                   "so it begins at zero");
     warn_of_dropped(state, st);

@@ -33,7 +33,9 @@ bool dl_continues(const dl_st_tensor *found, const char *dtype, const size_t *sh
  * diloco_theta_read) or from a run. A trained tensor is filled if the image has it with the same
  * type and shape: all of its vectors, or none of them. The other tensors keep zeros, so their
  * momentum starts again. Tensors that the model no longer has are ignored. Each of the two cases
- * gives one warning. It does not rehash the state. Returns the errors of dl_init_from. */
+ * gives one warning. It does not rehash the state. Returns the errors of dl_init_from, and
+ * DILOCO_EDIFFERS if the state's theta has other values than the image, since the vectors belong to
+ * those. */
 DL_MUST_CHECK diloco_status dl_continue_outer(dl_state *state, const char *from);
 
 typedef char dl_continue_text[512];
