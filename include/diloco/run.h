@@ -107,8 +107,8 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_join(diloco_run *run);
 typedef struct diloco_step_report {
     double loss;      /* mean loss of the step; NAN: not known. After an infinite one the
                        contribution has no loss */
-    uint64_t samples; /* samples the step was trained on; at least 1 to be eligible */
-    uint64_t tokens;
+    uint64_t samples; /* samples the step was trained on; at least 1 to be eligible, 2^40 at most */
+    uint64_t tokens;  /* likewise */
 } diloco_step_report;
 
 /* diloco_step counts one completed optimizer step. At a due point it exchanges: it sends how far

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Opt
 from . import _c
 from ._config import Config
 from ._log import RunLog
-from ._run import Memory, Run, memory_of
+from ._run import Memory, Run, counted, memory_of
 from .errors import InvalidError, IOFailedError
 
 _ARRAY = "diloco.array"  # in a packed state: [type, shape, begin] of its bytes
@@ -267,10 +267,11 @@ class _Process:
                   "epochs": self.epochs, "steps": turn.steps, "next_sample": turn.next_sample}
         parameters, holds, metrics = client.fit(self.model.given(), config)
         metrics = dict(metrics or {})
-        report.holds = holds
-        report.steps = metrics.pop("steps", self.local_steps if holds else 0)
-        report.samples = metrics.pop("samples", holds)
-        report.tokens = metrics.pop("tokens", 0)
+        report.holds = counted(f"the samples of {name}", holds)
+        steps = metrics.pop("steps", self.local_steps if holds else 0)
+        report.steps = counted(f"\"steps\" of {name}", steps)
+        report.samples = counted(f"\"samples\" of {name}", metrics.pop("samples", holds))
+        report.tokens = counted(f"\"tokens\" of {name}", metrics.pop("tokens", 0))
         report.loss = _number(metrics.pop("loss", math.nan))
         self.model.take(name, parameters)
         self._keep(name, client.state)

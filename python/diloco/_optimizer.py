@@ -13,10 +13,11 @@ from ._base import adapter_facts, take_mode
 from ._guards import Accumulation, Unique, bare, check_two, claim, release
 from ._island import preparing
 from ._memory import needs
-from ._run import Run
+from ._run import Run, counted
 from ._schedule import Schedule
 from ._state import KeepInner, check_saves, check_trains, pieces, take_keep, warn_others
 from ._torch import Binding, Fragments, named_buffers, named_parameters, named_tensors
+from ._survival import suspect
 from .errors import DiffersError, InvalidError
 
 
@@ -64,7 +65,7 @@ def _bind(source: Any, inner: Any, run: Union[Run, str, "os.PathLike[str]"], rep
     return Binding(opened, parameters, buffers, fragments=fragments,
                    private=lambda island: pieces(inner, island, keeps, extra,
                                                 pipeline),
-                   tensors_now=tensors_now, group=group, optimizer=type(inner).__name__,
+                   tensors_now=tensors_now, group=group, optimizer=suspect(inner),
                    exchange=exchange, facts=adapter_facts(source), pipeline=pipeline, agreed=facts)
 
 
@@ -193,7 +194,8 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
     def report(self, loss: Any = math.nan, samples: int = 1, tokens: int = 0) -> None:
         """Report the data of the next step, or with accelerate of the next micro-batch: its mean
         loss (a number or a tensor of one), and its samples and tokens."""
-        self._report = {"loss": loss, "samples": samples, "tokens": tokens}
+        self._report = {"loss": loss, "samples": counted("samples", samples),
+                        "tokens": counted("tokens", tokens)}
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:  # type: ignore[override]
         """One inner step; returns the inner optimizer's result. Interrupted, KeyboardInterrupt:

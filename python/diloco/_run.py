@@ -6,6 +6,7 @@ import ctypes
 import dataclasses
 import json
 import math
+import operator
 import os
 import re
 import socket
@@ -18,6 +19,9 @@ from ._guards import Unique
 from ._outer import OuterOptimizer, Registered, part_of
 from ._signals import interrupting
 from .errors import ClosedError, Interrupted, InvalidError, IOFailedError, NotThereError
+
+
+_MOST = 1 << 40  # samples or tokens of a step, as in the library
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +115,29 @@ def _folded(shape: Sequence[int]) -> List[int]:
 
 
 def store_text(store: Any) -> str:
-    return str(os.fspath(store))
+    """A folder's path is made whole, so that a run stays where it is if the process goes elsewhere
+    (`os.chdir`)."""
+    text = os.fsdecode(os.fspath(store))
+    return text if not text or "://" in text else os.path.abspath(text)
+
+
+def _check_start(config: Config) -> None:
+    """The first state of a run is the caller's tensors, so init_from may not promise another one."""
+    if config["trainer.init_from"] and config["trainer.init_as"] == "model":
+        raise InvalidError("trainer.init_from loads no model here: load it into yours and leave the "
+                           "option out, or with trainer.init_as = \"continuation\" load it and "
+                           "name it, and the outer optimizer's state is continued")
+
+
+def counted(what: str, n: Any) -> int:
+    """The number of samples or tokens of a step. InvalidError: another value."""
+    try:
+        number = operator.index(n)
+    except TypeError:
+        number = -1
+    if not 0 <= number <= _MOST:
+        raise InvalidError(f"{what} = {n!r}: a whole number from 0 to {_MOST}")
+    return number
 
 
 def state_dir(store: str) -> str:
@@ -123,7 +149,7 @@ def state_dir(store: str) -> str:
     if scheme == "mem":
         return "none"
     name = re.sub(r"[^A-Za-z0-9._=-]", "-", place.rstrip("/"))
-    return f"runs/{name}.local/{socket.gethostname() or 'host'}"
+    return os.path.abspath(f"runs/{name}.local/{socket.gethostname() or 'host'}")
 
 
 class Run(Unique):
@@ -162,6 +188,7 @@ class Run(Unique):
         self._config = config = Config(options, preset=preset, **keywords)
         config["run.store"] = self.store
         config.default("trainer.model_name", _model)
+        _check_start(config)
         if not config["run.state_dir"]:
             config["run.state_dir"] = state_dir(self.store)
         self._handle = ctypes.c_void_p()
@@ -364,7 +391,7 @@ class Run(Unique):
         tensors with the shared model. Interrupted: call `wait`, or close and resume.
         FencedError: a later generation of this replica exists: stop. UnreachableError: the store did
         not come back within run.store_timeout; the saved state allows to resume."""
-        report = _c.StepReport(loss=loss, samples=samples, tokens=tokens)
+        report = _report(loss, samples, tokens)
         self._wait(_c.lib().diloco_step_sized, ctypes.byref(report), ctypes.sizeof(report),
                    again=(None, 0))
 
@@ -372,7 +399,7 @@ class Run(Unique):
         """The first half of `step`: counts it, and takes and sends what is due, without waiting
         for other replicas. True: `perform` has to come before the next step; until then the tensors
         are left alone. Interrupted: the step is counted; call `perform`."""
-        report, due = _c.StepReport(loss=loss, samples=samples, tokens=tokens), ctypes.c_bool()
+        report, due = _report(loss, samples, tokens), ctypes.c_bool()
         self._wait(_c.lib().diloco_run_prepare_sized, ctypes.byref(report), ctypes.sizeof(report),
                    ctypes.byref(due), again=(None, 0, ctypes.byref(due)))
         return due.value
@@ -516,6 +543,11 @@ class Run(Unique):
                 _c.check(status)
         finally:
             self._is_left = self._is_left or bool(heard)
+
+
+def _report(loss: float, samples: Any, tokens: Any) -> _c.StepReport:
+    return _c.StepReport(loss=loss, samples=counted("samples", samples),
+                         tokens=counted("tokens", tokens))
 
 
 def _close(handle: ctypes.c_void_p, _kept: Sequence[Any], pid: int) -> None:

@@ -183,6 +183,8 @@ class Refusals(InScratch):
                      lambda p: ([p[0].reshape(4)], 1, {}))
         self.refused(r"client\d took 3 steps, and trainer.local_steps_per_round = 2",
                      lambda p: (p, 1, {"steps": 3}))
+        self.refused(r"the samples of client\d = -4: a whole number", lambda p: (p, -4, {}))
+        self.refused(r"\"samples\" of client\d = 1.5", lambda p: (p, 1, {"samples": 1.5}))
         self.refused(r"client\d: the movement of p0\[0\] since entry 0 is nan", lambda p: ([p[0] * numpy.nan], 1, {}), diloco.Error)
 
     def test_rosters_of_keys_are_refused_by_name(self):

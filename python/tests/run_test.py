@@ -162,9 +162,25 @@ class Life(InScratch):
     def test_state_of_a_store_elsewhere_goes_where_the_program_has_it(self):
         host = socket.gethostname()
         self.assertEqual(_run.state_dir("http://hub:80/team/x/"),
-                         f"runs/hub-80-team-x.local/{host}")
+                         os.path.abspath(f"runs/hub-80-team-x.local/{host}"))
         self.assertEqual((_run.state_dir("runs/x"), _run.state_dir("file:///x"),
                           _run.state_dir("mem://x")), ("", "", "none"))
+
+    def test_a_run_stays_where_it_is_if_the_process_goes_elsewhere(self):
+        first, other = pathlib.Path(self.store).parent, pathlib.Path(self.store).parent / "other"
+        other.mkdir()
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(first)
+        w = array.array("f", [1])
+        with diloco.Run("near", sync_every=1, rounds=2) as run:
+            run.tensor("w", w)
+            run.join()
+            run.step()
+            os.chdir(other)
+            run.step()
+            self.assertTrue(run.done)
+        self.assertEqual(list(other.iterdir()), [])
+        self.assertEqual(diloco.run(first / "near").verify()["commits"], 2)
 
     def test_status_and_records_are_rows(self):
         self.replica("r0", 1, sync_every=2, rounds=2,
@@ -251,6 +267,17 @@ class Errors(InScratch):
                 run.tensor("w", data)
         with self.assertRaisesRegex(ValueError, "gradient of w"):
             run.tensor("w", array.array("f", [1]), gradient=array.array("f", [1, 2]))
+
+    def test_counts_that_no_step_has_are_refused(self):
+        run = self.open(sync_every=1, rounds=1)
+        run.tensor("w", array.array("f", [1]))
+        run.join()
+        for given in ({"samples": -1}, {"samples": 2**63}, {"tokens": 10**30}, {"samples": 1.5},
+                      {"tokens": None}):
+            with self.assertRaisesRegex(diloco.InvalidError, f"^{next(iter(given))} = .*whole number"):
+                run.step(**given)
+        run.step(samples=1, tokens=2**40)
+        self.assertTrue(run.done)
 
     def test_calls_out_of_order(self):
         run = self.open()

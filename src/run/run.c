@@ -358,6 +358,9 @@ static diloco_status stop(diloco_run *run)
     return DILOCO_OK;
 }
 
+/* Samples or tokens of a step. A contribution counts them over all steps of the run. */
+static const uint64_t MOST_OF_STEP = UINT64_C(1) << 40;
+
 /* Counts a step, unless `given` is NULL. *is_due: something is due at this position. Common part of
  * diloco_step and diloco_run_prepare, which `what` names in errors. A report is refused while a
  * stop is in progress: the capture of that position is already made. A step of another size is
@@ -371,6 +374,11 @@ static diloco_status take_step(bool *is_due, diloco_run *run, const diloco_step_
     DL_TRY(must_be_joined(run, what));
     if (given) DL_TRY(dl_sized_in(&seen, sizeof seen, given, size, "diloco_step_report"));
     if (diloco_run_done(run)) return DILOCO_OK;
+    if (report && (report->samples > MOST_OF_STEP || report->tokens > MOST_OF_STEP))
+        return dl_fail(DILOCO_EINVAL,
+                       "a step of %llu samples and %llu tokens was reported: at most %llu of each",
+                       (unsigned long long)report->samples, (unsigned long long)report->tokens,
+                       (unsigned long long)MOST_OF_STEP);
     if (report && deals(run) && report->samples != dl_run_samples_a_step(run))
         return dl_fail(DILOCO_EINVAL,
                        "data.deal = \"log\" deals %llu samples a step (trainer.batch_size x "
