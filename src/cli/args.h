@@ -191,8 +191,7 @@ struct dl_args {
     char *const *rest; /* the words after "--", until NULL; NULL: the command takes none */
     int argc;          /* the whole command line, to be said again */
     char **argv;
-    const char
-        *blotted[2]; /* words of argv that have lost a secret after their '#' (join_line.h) */
+    const char *blotted[2]; /* in argv: URLs that have lost a secret after '#' (join_line.h) */
 };
 
 /* dl_args_parse reads argv[first] and the following words as flags and target of `command`. The
