@@ -254,11 +254,12 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_run_verify(const diloco_run 
     return diloco_run_verify_sized(run, out, sizeof *out, n_threads);
 }
 
-/* diloco_run_remove removes every object of a run, the log first and run.json last, and leaves
+/* diloco_run_remove removes every object of a run, run.json first and the log last, and leaves
  * other objects in its store alone. *n_objects is the number removed, also after an error; the same
- * call continues. The caller ensures that no replica of the run is alive. DILOCO_ENOENT: no run
- * there. DILOCO_EREFUSED: the store does not let this machine delete; a hub lets no client remove a
- * log. */
+ * call continues. It also removes the rest of a run, a log without run.json. The caller ensures
+ * that no replica of the run is alive. DILOCO_ENOENT: neither is there. DILOCO_EREFUSED: the store
+ * does not let this machine delete, as a hub lets no client remove a log; or a heartbeat of such a
+ * rest changes within 11 seconds. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_remove(uint64_t *n_objects, const char *url);
 
 /* diloco_takeover makes the newest generation of `replica` the committer of a run with

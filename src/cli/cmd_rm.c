@@ -160,8 +160,8 @@ static void remove_folder(const char *store)
     fprintf(stderr, "diloco: warning: %s is kept: %s\n", folder, strerror(errno));
 }
 
-/* Remove the objects. A hub lets no client remove a log, and the log is what goes first, so
- * nothing is gone then. */
+/* Remove the objects. A hub lets no client remove a run.json or a log, and one of them goes first,
+ * so nothing is gone then. */
 static diloco_status remove_objects(uint64_t *n, const char *store)
 {
     const diloco_status status = diloco_run_remove(n, store);
@@ -240,30 +240,44 @@ static diloco_status check_kind(const dl_config *run)
                    run->store);
 }
 
-/* A store without a run may have a batch, or still state of a run beside it. That is removed
- * then. */
+/* Remove the batch, if the store without a run has one. */
+static diloco_status remove_what_is_no_run(bool *removed, const char *store)
+{
+    const diloco_status status = remove_batch(store);
+    *removed = !status;
+    return status == DILOCO_ENOENT ? DILOCO_OK : status;
+}
+
+/* Remove what is left of a run: objects without run.json, and the state beside the store. */
+static diloco_status remove_rest(const dl_config *config, uint64_t n_states)
+{
+    const diloco_status status = remove_run(config->store);
+    if (status && status != DILOCO_ENOENT) return status;
+    if (status && n_states == 0)
+        return dl_fail(DILOCO_ENOENT, "%s holds no run, and there is no state of one in %s",
+                       config->store, config->state_dir);
+    return remove_states(config);
+}
+
+/* A store without a run may have a batch, the rest of a run (EDIFFERS), or still state of a run
+ * beside it. That is removed then. */
 static diloco_status cmd_rm(const dl_args *args)
 {
     static dl_config config, run; /* too large for some stacks */
     uint64_t n_states = 0;
+    bool removed = false;
     DL_TRY(dl_settings_of_target(&config, args));
     dl_config_init(&run);
     const diloco_status there = diloco_run_config(&run, config.store);
-    if (there && there != DILOCO_ENOENT) return there;
-    if (there) {
-        const diloco_status removed = remove_batch(config.store);
-        if (removed != DILOCO_ENOENT) return removed;
-    }
+    if (there && there != DILOCO_ENOENT && there != DILOCO_EDIFFERS) return there;
+    if (there) DL_TRY(remove_what_is_no_run(&removed, config.store));
+    if (removed) return DILOCO_OK;
     /* Locks first: they are of this machine, and need no waiting. Nothing is removed yet. */
     DL_TRY(walk_states(&config, refuse_running, &n_states));
-    if (there && n_states == 0)
-        return dl_fail(DILOCO_ENOENT, "%s holds no run, and there is no state of one in %s",
-                       config.store, config.state_dir);
-    if (!there) {
-        DL_TRY(check_kind(&run));
-        DL_TRY(check_heartbeats(&config));
-        DL_TRY(remove_run(config.store));
-    }
+    if (there) return remove_rest(&config, n_states);
+    DL_TRY(check_kind(&run));
+    DL_TRY(check_heartbeats(&config));
+    DL_TRY(remove_run(config.store));
     return remove_states(&config);
 }
 
@@ -276,8 +290,10 @@ const dl_command dl_command_rm = {
                "whose heartbeat changes. Only what diloco wrote is removed, and each thing is "
                "named. A run\n"
                "whose folder is gone leaves its replicas' state in <folder>.local: that is "
-               "removed, too. A\n"
-               "hub lets no client remove a run: do it on the hub's machine.\n"
+               "removed, too,\n"
+               "and so is the rest of a run that lost run.json. A hub lets no client remove a "
+               "run: do it\n"
+               "on the hub's machine.\n"
                "  diloco rm runs/demo",
     .flags = DL_FLAGS(DL_FLAG_SET),
     .sets = DL_SETS_MACHINE,

@@ -478,24 +478,6 @@ static diloco_status create(dl_store *store, const dl_run_creation *what,
     return status;
 }
 
-/* The digest is that of the bytes as read. It is the `prev` of entry 0, so replicas with different
- * bytes cannot follow one log. */
-diloco_status dl_run_read(dl_runfile *out, dl_hash *digest, dl_store *store)
-{
-    dl_buf text;
-    dl_buf_init(&text, DL_RUNFILE_MAX);
-    diloco_status status = dl_store_get(store, &text, DL_KEY_RUN, limit());
-    if (status == DILOCO_ENOENT)
-        status = dl_fail(DILOCO_ENOENT, "there is no run in %s", dl_store_url(store));
-    if (!status) {
-        *digest = dl_hash_bytes(text.data, text.len);
-        status = dl_runfile_read(out, text.data, text.len);
-        if (status) status = dl_fail_context(status, "run.json in %s", dl_store_url(store));
-    }
-    dl_buf_deinit(&text);
-    return status;
-}
-
 /* Compares run.json with this process's options, tensors and name. The step at which an extension
  * begins is the run's. */
 static diloco_status compare_with(const dl_runfile *file, const dl_run_creation *what,

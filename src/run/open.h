@@ -34,14 +34,18 @@ typedef struct dl_run_creation {
     dl_moved *tally;         /* counts the traffic of handles opened here; NULL: not counted */
 } dl_run_creation;
 
-/* Creates run.json unless it exists, and reads it. Returns DILOCO_EDIFFERS if another run is in the
- * store, and DILOCO_EREFUSED if the store does not create a name exactly once. `digest` is of the
- * file's bytes. */
+/* Creates run.json unless it exists, and reads it. Returns DILOCO_EDIFFERS if another run, or the
+ * log of one without its run.json, is in the store, and DILOCO_EREFUSED if the store does not
+ * create a name exactly once. `digest` is of the file's bytes. */
 DL_MUST_CHECK diloco_status dl_run_create_or_read(dl_runfile *out, dl_hash *digest, dl_store *store,
                                                   const dl_run_creation *what);
 
-/* Reads run.json. Returns DILOCO_ENOENT if there is no run. */
+/* Reads run.json. Returns DILOCO_ENOENT if there is no run, and DILOCO_EDIFFERS if the store has
+ * log entries but no run.json: no run can be created there. */
 DL_MUST_CHECK diloco_status dl_run_read(dl_runfile *out, dl_hash *digest, dl_store *store);
+
+/* Reports whether the store has log entries but no run.json. */
+DL_MUST_CHECK diloco_status dl_run_is_rest(bool *is_rest, dl_store *store);
 
 /* Opens the key that signs this machine's objects: run.key, or the user's own, which is created if
  * it does not exist. As dl_signer_open. */

@@ -83,6 +83,30 @@ TEST(the_first_creates_a_run_and_the_others_read_it)
     dl_store_close(store);
 }
 
+/* Names below log/ that are no entries are not a run's. */
+TEST(log_without_run_json_refuses_a_new_run)
+{
+    dl_config config;
+    dl_runfile file;
+    dl_hash digest;
+    bool is_rest;
+    dl_store *store;
+    dl_run_creation what = creation_of(&config);
+    CHECK_OK(dl_store_open(&store, "mem://rest", true));
+    CHECK_OK(dl_store_create(store, "log/notes.txt", &(dl_span){"x", 1}, 1, NULL, DL_NEVER));
+    CHECK_STATUS(DILOCO_ENOENT, dl_run_read(&file, &digest, store));
+    CHECK_OK(dl_run_is_rest(&is_rest, store));
+    CHECK(!is_rest);
+    CHECK_OK(dl_store_create(store, "log/0000000000.json", &(dl_span){"x", 1}, 1, NULL, DL_NEVER));
+    CHECK_STATUS(DILOCO_EDIFFERS, dl_run_read(&file, &digest, store));
+    CHECK_STATUS(DILOCO_EDIFFERS, dl_run_create_or_read(&file, &digest, store, &what));
+    CHECK_CONTAINS("mem://rest has a log but no run.json", diloco_error_text());
+    CHECK(!holds(store, DL_KEY_RUN));
+    CHECK_OK(dl_run_is_rest(&is_rest, store));
+    CHECK(is_rest);
+    dl_store_close(store);
+}
+
 TEST(a_restart_takes_the_next_generation_of_its_name)
 {
     dl_config config;
@@ -267,7 +291,7 @@ TEST(addresses_of_run_peers_are_checked_before_a_run_is_made)
 }
 
 TEST_MAIN(a_store_that_lets_two_creates_win_is_refused_before_anything_is_made,
-          the_first_creates_a_run_and_the_others_read_it,
+          the_first_creates_a_run_and_the_others_read_it, log_without_run_json_refuses_a_new_run,
           a_restart_takes_the_next_generation_of_its_name,
           p6_one_of_two_simultaneous_claims_of_a_new_name_fails,
           p6_a_renewal_with_a_stale_listing_passes_over_its_own_earlier_claim,

@@ -26,6 +26,21 @@ grep -q 'runs/tiny is kept: Directory not empty' err || fail "the folder that is
     fail "rm left or took other files: $(find runs)"
 rm -r runs/tiny
 
+# run.json alone is lost: no command creates a run over the old log or advises to delete state. It can
+# be restored, or what is left can be removed.
+expect 0 diloco train tiny.toml --quiet
+mv runs/tiny/run.json kept.json
+before=$(find runs | sort)
+for command in "train tiny.toml" "join runs/tiny" "status runs/tiny"; do
+    expect_error 1 'runs/tiny has a log but no run.json' diloco $command
+    [ "$(find runs | sort)" = "$before" ] || fail "$command changed the store or the state"
+done
+cp kept.json runs/tiny/run.json
+expect 0 diloco train tiny.toml --quiet
+rm runs/tiny/run.json
+expect 0 diloco rm runs/tiny
+[ -z "$(ls -A runs)" ] || fail "rm left of the rest of a run: $(find runs)"
+
 # Nothing is there, or no run.
 expect_error 1 'runs/tiny holds no run' diloco rm runs/tiny
 mkdir folder
@@ -49,6 +64,9 @@ parent=$!
 started="$started $parent"
 wait_for has_entry s 0
 expect_error 3 'of the run in s is alive on' diloco rm s
+mv s/run.json kept.json # without it, too
+expect_error 3 'a replica of the run that was in s is alive' diloco rm s
+mv kept.json s/run.json
 kill -INT "$parent"
 wait "$parent" || true
 has_entry s 0 || fail "a refused rm took an entry"
