@@ -72,6 +72,15 @@ static diloco_status take_flag(dl_config *config, const dl_args *args, dl_flag f
     return dl_fail(DILOCO_EINVAL, "%s and --set %s contradict each other", row->name, row->option);
 }
 
+/* Refuse an empty place on the command line, which an unset variable of a shell leaves. The default
+ * place would be another run. */
+static diloco_status refuse_empty_store(const dl_config *config)
+{
+    const char *origin = dl_config_origin(config, "run.store");
+    if (*config->store || *origin != '-') return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL, "%s: store \"\" names no place", origin);
+}
+
 /* A new flag that is short for an option is one more name in the list. */
 static diloco_status take_flags(dl_config *config, dl_plato *plato, const dl_args *args)
 {
@@ -82,7 +91,7 @@ static diloco_status take_flags(dl_config *config, dl_plato *plato, const dl_arg
         DL_TRY(take_set(config, plato, args->sets[i], args->command->sets));
     for (size_t i = 0; i < sizeof shorthands / sizeof *shorthands; i++)
         DL_TRY(take_flag(config, args, shorthands[i]));
-    return DILOCO_OK;
+    return refuse_empty_store(config);
 }
 
 /* Compose the error for more replicas here than the run has by --set. */

@@ -136,6 +136,7 @@ TEST(an_option_and_its_alias_cannot_both_be_in_the_file)
 TEST(flags_that_contradict_each_other_are_refused)
 {
     check_refused("--store and --set run.store contradict", "", "--set run.store=a --store b");
+    check_refused("--set: store \"\" names no place", "", "--set run.store=");
     check_refused("--preset and --set preset contradict", "",
                   "--set preset=fedavg --preset single");
     CHECK_OK(load("", "--set run.seed=5 --seed 5"));
