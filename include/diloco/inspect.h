@@ -334,7 +334,8 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_movement_walk(const char *url,
  * process has another one already. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_store_link(const char *link);
 
-/* diloco_store_check measures a store: it writes a few objects under probe/ and removes them. */
+/* diloco_store_check measures a store: it writes a few objects under probe/ and removes them.
+ * DILOCO_ENOENT: the store is a folder that does not exist; it is not created. */
 typedef struct diloco_store_report {
     double create_ms, read_ms, write_mb_per_s, read_mb_per_s;
     int winners; /* of 8 concurrent creates of one name: 1 is right */

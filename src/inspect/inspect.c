@@ -9,11 +9,9 @@
 #include "protocol/logical_clients.h"
 #include "run/open.h"
 
-#include <libgen.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* An hour: long enough for a snapshot over a slow link, and no hang for ever. */
 dl_time dl_reader_limit(void)
@@ -485,26 +483,22 @@ diloco_status diloco_store_link(const char *link)
     return dl_store_set_link(link);
 }
 
-/* Refuse a folder whose parent does not exist: it is more likely misspelt than wanted. The
- * folder itself is made to be tried. */
-static diloco_status check_parent(const char *url)
+/* Refuse a folder that does not exist, since the probe would make it: the path may be misspelt, or
+ * not mounted. */
+static diloco_status check_folder(const char *url)
 {
-    dl_config_path path;
-    const char *separator = strstr(url, "://");
-    if (separator && strncmp(url, "file://", 7) != 0) return DILOCO_OK;
-    snprintf(path, sizeof path, "%s", separator ? separator + 3 : url);
-    if (access(path, F_OK) == 0) return DILOCO_OK;
-    const char *parent = dirname(path);
-    return access(parent, F_OK) == 0
-               ? DILOCO_OK
-               : dl_fail(DILOCO_ENOENT, "store %s: there is no folder %s", url, parent);
+    dl_store *store;
+    if (strstr(url, "://") && strncmp(url, "file://", 7) != 0) return DILOCO_OK;
+    DL_TRY(dl_store_open(&store, url, false));
+    dl_store_close(store);
+    return DILOCO_OK;
 }
 
 /* The report is written also after an error, as far as the probe came. */
 diloco_status diloco_store_check_sized(diloco_store_report *out, size_t size, const char *url)
 {
     dl_probe probe = {0};
-    diloco_status status = check_parent(url);
+    diloco_status status = check_folder(url);
     if (!status)
         status = dl_store_probe(&probe, &(dl_store_address){.url = url}, DL_PROBE_MOST, NULL,
                                 dl_time_after(dl_clock_now(), 120 * DL_SECOND));

@@ -161,15 +161,15 @@ TEST(a_store_is_checked)
     CHECK(report.create_ms > 0 && report.write_mb_per_s > 0);
 }
 
-TEST(a_folder_whose_parent_is_not_there_is_not_made_to_be_checked)
+TEST(missing_folder_is_not_made_to_be_checked)
 {
     diloco_store_report report;
-    char path[4096];
-    snprintf(path, sizeof path, "%s/run", scratch_path("misspelt"));
+    const char *path = scratch_path("misspelt");
     CHECK_STATUS(DILOCO_ENOENT, diloco_store_check(&report, path));
     CHECK_CONTAINS("there is no folder", diloco_error_text());
-    CHECK(access(scratch_path("misspelt"), F_OK) != 0);
-    CHECK_OK(diloco_store_check(&report, scratch_path("new")));
+    CHECK(access(path, F_OK) != 0);
+    CHECK_INT(0, mkdir(path, 0777));
+    CHECK_OK(diloco_store_check(&report, path));
 }
 
 /* ---- status ----------------------------------------------------------------------------- */
@@ -641,7 +641,7 @@ TEST(a_damaged_contribution_is_refused_and_the_run_continues)
 TEST_MAIN(a_sound_run_verifies_from_its_beginning, the_log_is_walked_in_order_from_anywhere,
           theta_is_read_as_it_was_after_any_number_of_entries,
           the_settings_of_a_run_are_read_from_it, where_no_run_is_every_reader_says_so,
-          a_store_is_checked, a_folder_whose_parent_is_not_there_is_not_made_to_be_checked,
+          a_store_is_checked, missing_folder_is_not_made_to_be_checked,
           the_status_of_a_finished_run_counts_and_names_everyone, half_of_a_run_is_not_complete,
           watching_heartbeats_distinguishes_live_replicas_from_dead_ones,
           a_damaged_contribution_is_named_by_its_entry,

@@ -127,6 +127,8 @@ grep -q '"name":"CONFIG"' out || fail "no row for CONFIG"
 [ ! -e runs ] || fail "planning made a run"
 expect 0 diloco doctor tiny.toml --json
 parameters=$(json parameters <out)
+expect_error 1 'there is no folder store' diloco plan tiny.toml --probe store --step-seconds 0.01
+mkdir store # a probe makes no folder
 TMPDIR=$PWD/tmp expect 0 diloco plan tiny.toml --probe store --step-seconds 0.01
 grep -q "$(echo "$parameters" | sed ':a;s/\B[0-9]\{3\}\>/,&/;ta') parameters" out || fail "parameters"
 sets=$(sed -n 's/^  \(--set preset=.*\)/\1/p' out)

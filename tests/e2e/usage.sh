@@ -31,6 +31,8 @@ expect_error 2 'did you mean train?' diloco trian
 expect_error 2 'there is no command quux; see diloco help' diloco quux
 expect_error 2 'did you mean --replicas?' diloco train --replcas 2
 expect_error 2 'status needs a URL' diloco status
+expect_error 1 'there is no folder nope; check its spelling' diloco doctor nope
+[ ! -e nope ] || fail "doctor made a folder"
 expect_error 2 '--store: store "" names no place' diloco train tiny.toml --store ''
 for choice in combiner=foo trainer.optimizer=foo data.sampler=foo preset=foo; do
     expect_error 2 'foo" is unknown' diloco train tiny.toml --set $choice --print-config
