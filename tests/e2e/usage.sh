@@ -31,6 +31,11 @@ expect_error 2 'did you mean train?' diloco trian
 expect_error 2 'there is no command quux; see diloco help' diloco quux
 expect_error 2 'did you mean --replicas?' diloco train --replcas 2
 expect_error 2 'status needs a URL' diloco status
+expect_error 3 'lower trainer.batch_size' \
+    diloco train tiny.toml --set trainer.batch_size=1000000000 --store big
+expect_error 3 'take a smaller model (parameters.model)' diloco train tiny.toml --store big \
+    --set parameters.model.channels=65536 --set parameters.model.layers=8
+[ ! -e big ] || fail "a run that cannot fit was created"
 expect_error 1 'there is no folder nope; check its spelling' diloco doctor nope
 [ ! -e nope ] || fail "doctor made a folder"
 expect_error 2 '--store: store "" names no place' diloco train tiny.toml --store ''

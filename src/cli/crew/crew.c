@@ -22,6 +22,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sysinfo.h>
 
 /* Bytes of the settings, bytes of the line about creating, and how often the report is drawn: on
  * a terminal, and elsewhere. */
@@ -361,15 +362,47 @@ static bool has_no_run(const dl_config *config)
     return !dl_swarm_is(config) && diloco_run_config(&run, config->store) == DILOCO_ENOENT;
 }
 
+/* Returns the way to need less memory: the option of the largest part. */
+static const char *smaller(const diloco_memory_plan *p)
+{
+    const uint64_t rest = p->local + p->gradient + p->moments + p->theta + p->momentum + p->staging;
+    if (p->activations > p->contributions && p->activations > rest)
+        return "lower trainer.batch_size";
+    return p->contributions > rest ? "set run.spool = \"disk\""
+                                   : "take a smaller model (parameters.model)";
+}
+
+/* Refuse a run of which one replica certainly does not fit this machine's memory and swap. Created
+ * anyway, it would refuse the corrected value. Mapped data may be dropped from memory, and `other`
+ * is an estimate, so neither counts. A card's memory is not this machine's, and a server trains
+ * nothing. A plan that fails is no reason: creating the run reports what is wrong. */
+static diloco_status check_memory(const dl_config *config)
+{
+    struct sysinfo machine;
+    diloco_memory_plan plan;
+    dl_unit_text needed, had;
+    if (strcmp(config->device, "cpu") != 0 || config->role == DL_ROLE_SERVER) return DILOCO_OK;
+    if (sysinfo(&machine) || diloco_train_plan(&plan, config)) return DILOCO_OK;
+    const uint64_t bytes = plan.total - plan.data - plan.other;
+    const uint64_t has = ((uint64_t)machine.totalram + machine.totalswap) * machine.mem_unit;
+    if (bytes <= has) return DILOCO_OK;
+    return dl_fail(
+        DILOCO_EREFUSED,
+        "a replica needs %s of memory, and this machine has %s with its swap: %s (diloco "
+        "doctor shows the parts)",
+        dl_bytes_text(needed, (double)bytes), dl_bytes_text(had, (double)has), smaller(&plan));
+}
+
 /* The run is created in this process, so an error of the store is reported before any replica
  * starts. A replica that joins from now on may have a name before those here have theirs. */
 diloco_status dl_crew_create_and_run(dl_config *config, const dl_args *args)
 {
     dl_buf created;
     DL_TRY(dl_crew_check(config));
+    const bool is_first = has_no_run(config);
+    if (is_first) DL_TRY(check_memory(config));
     dl_buf_init(&created, CREATED_MAX);
     const diloco_train_hooks hooks = {.on_record = keep_line, .user = &created};
-    const bool is_first = has_no_run(config);
     diloco_status status = diloco_train_create_with(config, &hooks);
     if (!status) status = run(config, args, false, is_first, &created);
     dl_buf_deinit(&created);
