@@ -154,13 +154,14 @@ int dl_graph_value_f32(dl_graph *g, size_t width)
     return new_value(g, width, DILOCO_F32);
 }
 
-/* Notes for each earlier node with the same weight that it adds to the gradient: backward runs
- * `node` first, so that one writes. */
+/* Notes for the earlier node with the same weight, if there is one, that it adds to the gradient:
+ * backward runs `node` first, so that one writes. */
 static void note_shared_weight(dl_graph *g, const dl_node *node)
 {
-    for (dl_node *earlier = g->nodes; earlier < node; earlier++)
-        if (node->weight != DL_NO_WEIGHT && earlier->weight == node->weight)
-            earlier->grad_adds = true;
+    if (node->weight == DL_NO_WEIGHT) return;
+    dl_weight *w = &g->weights[node->weight];
+    if (w->n_users++) g->nodes[w->last_user].grad_adds = true;
+    w->last_user = (int)(node - g->nodes);
 }
 
 dl_node *dl_graph_add(dl_graph *g, const dl_op *op, int in0, int in1, int weight, int n_weights,

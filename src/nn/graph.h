@@ -61,6 +61,7 @@ typedef struct dl_weight {
     bool end;         /* takes tokens in or gives the answer: not a matrix between others */
     dl_initial initial;
     float spread;
+    int n_users, last_user; /* nodes that begin with it, and the last of them */
 } dl_weight;
 
 typedef struct dl_node {
