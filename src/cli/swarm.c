@@ -11,6 +11,7 @@
 #include <diloco/inspect.h>
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -143,6 +144,14 @@ void dl_swarm_names(dl_replica_name *out, size_t n, const dl_config *config)
 
 /* ---- status */
 
+/* Return a divergence as text, or "-" before the first exchange has measured it. */
+static const char *divergence_text(char out[16], double divergence)
+{
+    if (isnan(divergence)) return "-";
+    snprintf(out, 16, "%.4g", divergence);
+    return out;
+}
+
 /* Print a line for each node. `divergence` is the root mean square distance of the models that the
  * node saw last from their mean. */
 static void print_peers(const dl_gossip_status *s, const char *store)
@@ -153,13 +162,15 @@ static void print_peers(const dl_gossip_status *s, const char *store)
            "step", "stepped", "divergence", "model", "address");
     for (size_t i = 0; i < s->n; i++) {
         const dl_gossip_peer *p = &s->peers[i];
+        char divergence[16];
         printf("%-12s %-4u %-9s %4" PRIu64 "/%-5" PRIu64 " %10" PRIu64 " %8" PRIu64
-               " %10.4g  %-12.12s %s\n",
+               " %10s  %-12.12s %s\n",
                p->name, p->generation,
                p->done      ? "done"
                : p->reached ? "reachable"
                             : "silent",
-               p->round, s->rounds, p->step, p->stepped, p->divergence, p->digest, p->address);
+               p->round, s->rounds, p->step, p->stepped, divergence_text(divergence, p->divergence),
+               p->digest, p->address);
     }
 }
 

@@ -38,9 +38,9 @@ typedef struct dl_gossip_peer {
     char name[32], address[288];
     unsigned generation;
     uint64_t round, stepped, step, ignored; /* round: number of rounds contributed to */
-    double divergence;
+    double divergence;                      /* NAN: not measured */
     char digest[33];
-    bool done, reached; /* reached: it answered itself just now, or is in this folder */
+    bool done, reached; /* reached: it answered itself just now */
 } dl_gossip_peer;
 enum { DL_GOSSIP_PEERS = 65 }; /* DL_NODE_MAX and the node that is asked */
 typedef struct dl_gossip_status {
@@ -49,9 +49,11 @@ typedef struct dl_gossip_status {
     size_t n;
     dl_gossip_peer peers[DL_GOSSIP_PEERS];
 } dl_gossip_status;
-/* Reads the reports of the nodes of this machine if `target` is a folder. If it is an address,
- * reads the report of the node there and those of the nodes that it knows. Each request may take 10
- * s. Returns the errors of the first request; later nodes that do not answer are not `reached`. */
+/* Reads the reports of the nodes of this machine if `target` is a folder. Each node is asked at its
+ * address; the report of one that does not answer is read from its folder. If `target` is an
+ * address, reads the report of the node there and those of the nodes that it knows. Each request
+ * may take 10 s. Returns the errors of the first request; later nodes that do not answer are not
+ * `reached`. */
 DL_MUST_CHECK diloco_status dl_gossip_status_read(dl_gossip_status *out, const char *target);
 
 #endif

@@ -128,6 +128,42 @@ TEST(a_node_that_is_stopped_resumes_bitwise)
     free(a), free(b);
 }
 
+/* The status that a node's folder shows while the node trains. */
+typedef struct look {
+    const char *store;
+    dl_gossip_status seen;
+    diloco_status status;
+} look;
+
+static void look_at_it(void *user, const diloco_progress *p)
+{
+    look *l = user;
+    if (l->seen.n == 0 && !strcmp(p->phase, "train"))
+        l->status = dl_gossip_status_read(&l->seen, l->store);
+}
+
+TEST(node_is_reached_while_it_answers_and_silent_after_its_end)
+{
+    static look live;
+    static dl_gossip_status ended;
+    dl_config *config = nodes("1", "mean");
+    live.store = config->store;
+    set(config, "swarm.min_peers", "1");
+    set(config, "swarm.agree_every", "0");
+    CHECK_OK(diloco_train_create(config));
+    CHECK_OK(dl_gossip_train(config, "r0",
+                             &(diloco_train_hooks){.on_progress = look_at_it, .user = &live}));
+    CHECK_OK(live.status);
+    CHECK_INT(1, live.seen.n);
+    CHECK(live.seen.peers[0].reached && !live.seen.peers[0].done);
+    CHECK(isnan(live.seen.peers[0].divergence)); /* no other model was seen */
+    CHECK_OK(dl_gossip_status_read(&ended, config->store));
+    CHECK_INT(1, ended.n);
+    CHECK(!ended.peers[0].reached && ended.peers[0].done);
+    CHECK_STR(live.seen.peers[0].address, ended.peers[0].address);
+    free(config);
+}
+
 TEST(a_node_that_never_agreed_ends_with_an_error)
 {
     static participant participants[2];
@@ -172,4 +208,5 @@ TEST(a_round_without_a_robust_combination_is_warned_about)
 
 TEST_MAIN(a_round_without_a_robust_combination_is_warned_about,
           nodes_that_agree_after_the_last_round_end_with_one_model,
+          node_is_reached_while_it_answers_and_silent_after_its_end,
           a_node_that_is_stopped_resumes_bitwise, a_node_that_never_agreed_ends_with_an_error)

@@ -81,7 +81,8 @@ static void show(dl_gossip_status *out, const dl_beat *b, bool reached)
     dl_hash_to_hex(p->digest, b->digest);
 }
 
-/* A node that another one knows: its own heartbeat, if it answers. */
+/* A heartbeat that was found in a folder or at another node: the node's own report, if it answers.
+ * Its port may be another node's by now. */
 static bool visit(void *context, const dl_beat *known)
 {
     dl_gossip_status *out = context;
@@ -90,18 +91,24 @@ static bool visit(void *context, const dl_beat *known)
     bool reached = false;
     if (strcmp(known->run, out->run) != 0) return true;
     if (!dl_store_open_peer(&store, known->address, NULL)) {
-        reached = !dl_beat_get(&beat, store, DL_KEY_BEAT, soon()) && !strcmp(beat.run, out->run);
+        reached = !dl_beat_get(&beat, store, DL_KEY_BEAT, soon()) && !strcmp(beat.run, out->run) &&
+                  !strcmp(beat.generation.replica, known->generation.replica);
         dl_store_close(store);
     }
     show(out, reached ? &beat : known, reached);
     return true;
 }
 
-static diloco_status read_node(dl_gossip_status *out, dl_store *store, bool others)
+/* Reads the heartbeat in `store`: the node's own answer if `answers`, else the node's
+ * folder, where the heartbeat stays after the node has ended. */
+static diloco_status read_node(dl_gossip_status *out, dl_store *store, bool answers, bool others)
 {
     dl_beat beat;
     DL_TRY(dl_beat_get(&beat, store, DL_KEY_BEAT, soon()));
-    show(out, &beat, true);
+    if (answers)
+        show(out, &beat, true);
+    else
+        visit(out, &beat);
     return others ? dl_beats_known(store, 0, ASK, NULL, visit, out) : DILOCO_OK;
 }
 
@@ -116,7 +123,7 @@ static void read_folder(dl_gossip_status *out, const char *folder)
         if (!dl_replica_name_ok(entry->d_name)) continue;
         snprintf(path, sizeof path, "%s/nodes/%.31s/served/run", folder, entry->d_name);
         if (dl_store_open(&store, path, false)) continue;
-        const diloco_status silent = read_node(out, store, false);
+        const diloco_status silent = read_node(out, store, false, false);
         (void)silent; /* it has said nothing yet */
         dl_store_close(store);
     }
@@ -142,8 +149,9 @@ diloco_status dl_gossip_status_read(dl_gossip_status *out, const char *target)
     *out = (dl_gossip_status){.n = 0};
     DL_TRY(far ? open_peer(&store, target, false) : dl_store_open(&store, target, false));
     diloco_status status = read_run(out, store);
-    if (!status && far) status = read_node(out, store, true);
-    if (!status && !far && read_node(out, store, true)) read_folder(out, folder); /* no node's */
+    if (!status && far) status = read_node(out, store, true, true);
+    if (!status && !far && read_node(out, store, false, true))
+        read_folder(out, folder); /* no node's */
     dl_store_close(store);
     return status;
 }

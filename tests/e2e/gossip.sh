@@ -43,6 +43,7 @@ grep -q 'no consensus' out || fail "the run is not said to be without consensus"
 grep -q '"weight_divergence":0\.' record.jsonl || fail "no divergence of the weights"
 [ "$(nodes_json runs/swarm model | cut -d' ' -f2 | uniq | wc -l)" = 1 ] || fail "five models"
 [ "$(nodes_json runs/swarm done | grep -c true)" = 5 ] || fail "not all are done"
+[ "$(nodes_json runs/swarm reached | grep -c false)" = 5 ] || fail "a node is reached after its end"
 
 # A node's folder is read as a run is: its own model.
 expect 0 diloco eval runs/swarm/nodes/r3/served/run --set data.train_path=text.txt
