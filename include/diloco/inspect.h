@@ -49,6 +49,12 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_log_walk(const char *url, uint
  * that snapshot, the count may end there. Returns DILOCO_ENOENT if no run is at `url`. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_log_length(uint64_t *n, const char *url);
 
+/* diloco_log_check_gap looks for a lost entry. A log has no gaps, so a reader takes the first entry
+ * that is not there, `next`, for the log's end. Costs one listing of log/ after the entry before
+ * it. Returns DILOCO_EPROTO if an entry from `next` on is missing and a later one of the run
+ * exists; the error names both. Returns DILOCO_ENOENT if no run is at `url`. */
+DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_log_check_gap(const char *url, uint64_t next);
+
 /* The record that replicas left in the store (docs/architecture.md section 9), one line of JSON a
  * call, without its newline: one generation after the other, each in its order. A generation's last
  * lines may be missing: they are put there in parts; a part that is damaged is left out, with a

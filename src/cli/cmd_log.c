@@ -157,13 +157,15 @@ static diloco_status show(void *user, const diloco_log_entry *e)
     return s->print(NULL, e);
 }
 
-/* An empty result is explained on stderr, with the length of the log, because stdout is for the
+/* A walk ends at a lost entry as at the log's end, so the error of a gap follows the entries before
+ * it. An empty result is explained on stderr, with the length of the log, because stdout is for the
  * entries. */
 static diloco_status print_entries(const char *store, uint64_t from, bool json)
 {
     shown s = {.print = json ? print_json : print_line};
     uint64_t n;
     DL_TRY(diloco_log_walk(store, from, show, &s));
+    DL_TRY(diloco_log_check_gap(store, from + s.n));
     if (s.n > 0) return DILOCO_OK;
     DL_TRY(diloco_log_length(&n, store));
     fprintf(stderr,

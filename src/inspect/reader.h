@@ -25,8 +25,8 @@ void dl_reader_close(dl_reader *r);
 DL_MUST_CHECK diloco_status dl_reader_exec(dl_reader *r, int n_threads);
 dl_time dl_reader_limit(void); /* for any one read */
 
-/* The number of entries in the log; up to the end of a complete run. Objects after that end are
- * no entries. */
+/* The number of entries in the log (log_gap.c); up to the end of a complete run. Objects after that
+ * end are no entries. */
 DL_MUST_CHECK diloco_status dl_reader_length(uint64_t *n, const dl_reader *r);
 DL_MUST_CHECK diloco_status dl_reader_total(uint64_t *n, const dl_reader *r);
 /* Allocates space for an entry of this run, and no more: a longer one is unreadable (P7.9). */

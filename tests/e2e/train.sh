@@ -49,6 +49,17 @@ expect 0 diloco log runs/tiny --last 2 --json
 [ "$(json entry <out)" = 4 ] && [ "$(wc -l <out)" = 2 ] || fail "log --last --json"
 expect 0 diloco log runs/tiny --last 99
 [ "$(wc -l <out)" = 6 ] || fail "log --last has not all entries of a short log"
+
+# A lost entry is not the end of the log.
+mv runs/tiny/log/0000000002.json lost.json
+expect 1 diloco log runs/tiny
+[ "$(wc -l <out)" = 2 ] || fail "log does not show the entries before the gap"
+grep -q 'entry 2 is missing, and entry 5 exists: the log has a gap' err || fail "log says nothing of the gap"
+expect 1 diloco log runs/tiny --last 4 --json
+[ ! -s out ] || fail "log shows an entry that is not there"
+expect 0 diloco log runs/tiny --from 3
+mv lost.json runs/tiny/log/0000000002.json
+
 expect_error 2 '--last 0 shows no entry' diloco log runs/tiny --last 0
 expect_error 2 '--last -1 is not a whole number' diloco log runs/tiny --last -1
 expect_error 2 'give one' diloco log runs/tiny --last 2 --from 3
