@@ -1,10 +1,11 @@
 /* cmd_status.c - describe a run, its progress and its participants.
  *
- * The run's status, its roster and, with --why, its settings are read from the store. Nothing is
+ * The run's status, its roster and its settings are read from the store. Nothing is
  * written there. A replica counts as alive only if its heartbeat changes while this command
  * watches, so the command may take some seconds. With --watch it repeats until the run is
  * complete. */
 #include "base/clock.h"
+#include "base/run_kind.h"
 #include "cli/display/units.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
@@ -20,20 +21,22 @@
 #define LOOK_S  0.3 /* to see whether there is anything to watch for */
 #define AGAIN_S 2.0
 
-/* Print one line for each replica, by its newest generation. Hosts come from other machines, so
- * they are made printable. */
-static void print_replicas(const diloco_run_status *run)
+/* Print one line for each replica, by its newest generation. A worker of a federated run takes no
+ * steps of its own, so it has none to show. Hosts come from other machines, so they are made
+ * printable. */
+static void print_replicas(const diloco_run_status *run, bool steps)
 {
     if (run->n_replicas == 0) return;
     printf("\n%-12s %-4s %-9s %10s %10s %8s  %s\n", "replica", "gen", "state", "step", "entry",
            "steps/s", "host");
     for (size_t i = 0; i < run->n_replicas; i++) {
         const diloco_replica_status *r = run->replicas[i];
-        char host[64];
+        char host[64], step[24] = "-", pace[24] = "-";
         dl_printable_line(host, sizeof host, r->host);
-        printf("%-12s %-4u %-9s %10" PRIu64 " %10" PRIu64 " %8.2f  %s\n", r->replica,
-               (unsigned)r->generation, dl_replica_state(r), r->step, r->entry, r->steps_per_s,
-               host);
+        if (steps) snprintf(step, sizeof step, "%" PRIu64, r->step);
+        if (steps) snprintf(pace, sizeof pace, "%.2f", r->steps_per_s);
+        printf("%-12s %-4u %-9s %10s %10" PRIu64 " %8s  %s\n", r->replica, (unsigned)r->generation,
+               dl_replica_state(r), step, r->entry, pace, host);
     }
     if (run->n_left_out)
         printf("and %zu more names in gen/, which the log has not named lately\n", run->n_left_out);
@@ -93,7 +96,7 @@ static void print_roster(const dl_roster_view *r)
 /* Print the run, its progress and its participants. The volume of the newest commit is computed by
  * the formulas of P19, so it is of all replicas together and needs no record. */
 static void print_status(const diloco_run_status *run, const dl_roster_view *roster,
-                         const char *store)
+                         const dl_config *config, const char *store)
 {
     dl_unit_text parameters, written, read;
     char program[sizeof run->program];
@@ -116,7 +119,7 @@ static void print_status(const diloco_run_status *run, const dl_roster_view *ros
         printf("exchange   %s\n", run->exchange);
     print_roster(roster);
     print_rejected(run);
-    print_replicas(run);
+    print_replicas(run, dl_run_kind_of(config)->processes);
     print_peers(run);
 }
 
@@ -155,9 +158,9 @@ static diloco_status read_status(diloco_run_status *run, const char *store, bool
 /* One call of the command: where to read, what to print, and in which form. */
 typedef struct shown {
     const char *store;      /* of the run */
-    dl_config *config;      /* the run's; NULL without --why */
+    dl_config *config;      /* the run's; not read with --json */
     dl_roster_view *roster; /* room for it */
-    bool json, again, terminal;
+    bool json, why, again, terminal;
 } shown;
 
 /* With --watch a terminal is cleared first; other outputs get one status after the other. */
@@ -172,8 +175,8 @@ static diloco_status show(const shown *s, bool *done)
         status = print_json(&run, s->roster, s->store);
     } else {
         if (s->again && s->terminal) fputs("\033[H\033[2J", stdout);
-        print_status(&run, s->roster, s->store);
-        if (s->config) putchar('\n'), dl_print_why(&run, s->config);
+        print_status(&run, s->roster, s->config, s->store);
+        if (s->why) putchar('\n'), dl_print_why(&run, s->config);
         status = dl_flush_output();
     }
     diloco_run_status_free(&run);
@@ -203,20 +206,16 @@ static diloco_status cmd_status(const dl_args *args)
     if (dl_swarm_is_at(store)) return dl_swarm_status(store, dl_args_has(args, DL_FLAG_JSON));
     shown s = {.store = store,
                .roster = &roster,
+               .config = malloc(sizeof *s.config),
                .json = dl_args_has(args, DL_FLAG_JSON),
+               .why = dl_args_has(args, DL_FLAG_WHY),
                .again = dl_args_has(args, DL_FLAG_WATCH),
                .terminal = isatty(STDOUT_FILENO) == 1};
-    dl_config *config = dl_args_has(args, DL_FLAG_WHY) ? malloc(sizeof *config) : NULL;
-    diloco_status status = DILOCO_OK;
-    if (dl_args_has(args, DL_FLAG_WHY) && !config)
-        status = dl_fail(DILOCO_ENOMEM, "out of memory for the run's settings");
-    if (!status && config) {
-        dl_config_init(config);
-        status = diloco_run_config(config, store);
-        s.config = config;
-    }
+    if (!s.config) return dl_fail(DILOCO_ENOMEM, "out of memory for the run's settings");
+    dl_config_init(s.config);
+    diloco_status status = s.json ? DILOCO_OK : diloco_run_config(s.config, store);
     if (!status) status = show_all(&s);
-    free(config);
+    free(s.config);
     return status;
 }
 

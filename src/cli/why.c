@@ -2,7 +2,8 @@
  * (docs/protocol.md, Deadlines); nothing is computed again here.
  *
  * Each function prints one part of the answer, from what is missing to the rule that ends the wait.
- * The first entries have no roster and no deadline, and asynchronous runs wait for no replica. */
+ * The first entries have no roster and no deadline, and asynchronous runs wait for no replica. An
+ * entry of a federated run waits for logical clients, which have no heartbeat. */
 #include "cli/why.h"
 
 #include "base/run_kind.h"
@@ -42,7 +43,17 @@ static void print_missing(const diloco_run_status *run, const char *name)
     printf("\n");
 }
 
-/* Print the open entry with the number of its contributions, and each missing replica. At most 64
+/* Print one missing member of the entry. Workers train the logical clients, and no object says
+ * which worker trains which client now. */
+static void print_awaited(const diloco_run_status *run, const char *name, bool processes)
+{
+    if (processes)
+        print_missing(run, name);
+    else
+        printf("           %s: no worker has trained it yet\n", name);
+}
+
+/* Print the open entry with the number of its contributions, and each missing member. At most 64
  * are named in the status; the others are counted. */
 static void print_open_entry(const diloco_run_status *run, const dl_config *config)
 {
@@ -55,7 +66,7 @@ static void print_open_entry(const diloco_run_status *run, const dl_config *conf
     printf("waits for  entry %" PRIu64 ": %zu of %zu contributions have arrived\n", w->entry,
            w->n_there, w->n_awaited);
     for (size_t i = 0; i < w->n_missing && i < reported; i++)
-        print_missing(run, w->missing[i]);
+        print_awaited(run, w->missing[i], dl_run_kind_of(config)->processes);
     if (w->n_missing > reported) printf("           and %zu more\n", w->n_missing - reported);
 }
 
@@ -75,6 +86,22 @@ static void print_rule(const dl_config *config)
                config->quorum);
     else
         printf("past the   deadline it aborts (run.on_missing = abort)\n");
+}
+
+/* Logical clients never count as silent, so run.patience drops none of them. run.on_missing = wait
+ * then has no deadline. The others need run.deadline. */
+static void print_rule_of_clients(const dl_config *config)
+{
+    if (config->on_missing != DL_MISSING_WAIT) {
+        print_rule(config);
+        printf("deadline   %.3g s (run.deadline)\n", config->deadline_s);
+        return;
+    }
+    if (config->close_at > 0)
+        printf("closes     with %" PRId64 " clients (run.close_at) and %.3g s of grace\n",
+               config->close_at, config->grace_s);
+    printf("closes     with all sampled clients: there is no deadline (run.on_missing = wait).\n"
+           "           If a worker is lost, the others train its clients\n");
 }
 
 /* Print the fixed deadline of the run, or the derived one of each replica with the measurements
@@ -125,6 +152,10 @@ void dl_print_why(const diloco_run_status *run, const dl_config *config)
     }
     print_open_entry(run, config);
     if (dl_run_kind_of(config)->one_by_one) return;
+    if (!dl_run_kind_of(config)->processes) {
+        print_rule_of_clients(config);
+        return;
+    }
     if (is_a_first_entry(run->wait)) {
         print_start(config);
         return;

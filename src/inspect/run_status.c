@@ -180,8 +180,9 @@ static diloco_status take_roster(void *context, const dl_entry *raw, const diloc
     return DILOCO_OK;
 }
 
-/* Find which replicas the open entry waits for. Entries before L have no roster and wait for
- * run.replicas (P9.2). Asynchronous entries wait for one contribution (P20). */
+/* Find which members the open entry waits for. Entries before L have no roster and wait for
+ * run.replicas (P9.2), or for as many clients as an entry samples. Asynchronous entries wait for
+ * one contribution (P20). */
 static diloco_status see_open_entry(dl_reader *r, dl_status_book *b)
 {
     static const size_t room = (size_t)1 << 20;
@@ -192,7 +193,7 @@ static diloco_status see_open_entry(dl_reader *r, dl_status_book *b)
     *out->wait = (diloco_run_wait){.entry = out->entries, .n_awaited = 1};
     if (dl_run_kind_of(&r->file.config)->one_by_one) return DILOCO_OK;
     out->wait->position = dl_schedule_capture(&s, out->entries);
-    out->wait->n_awaited = (size_t)r->file.config.replicas;
+    out->wait->n_awaited = dl_clients_per_round(&r->file.config);
     dl_key prefix;
     waiting w = {.out = out->wait,
                  .logged = b->members_have_rows ? &b->participants.logged : NULL,

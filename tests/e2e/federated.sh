@@ -65,6 +65,18 @@ sleep 0.3
 server
 wait_for has_entry apart 12
 stop "$workers"
+
+# The server now waits for clients, which have no heartbeat and no deadline.
+waits_for_clients() {
+    diloco status apart --why >why 2>>err && grep -q '^ *client[0-9]*: no worker has trained it yet' why
+}
+wait_for waits_for_clients
+grep -q 'there is no deadline (run.on_missing = wait)' why || fail "the rule of clients is not said"
+! grep -q 'no such replica\|run.patience\|^deadline' why || fail "clients are waited for like replicas"
+grep -q '^r0 .* silent  *-  *[0-9][0-9]*  *-  ' why || fail "a worker has steps of its own"
+diloco watch apart --once >watch 2>>err
+grep -q '^r0 ' watch || fail "watch shows no worker"
+! grep -q 'counted\|^[rs][0-9] .* -----*$' watch || fail "workers are shown as missing members"
 stop "$server"
 [ -e s/s0 ] || fail "the server has another name"
 workers

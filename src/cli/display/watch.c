@@ -4,6 +4,7 @@
  * part takes at most the room that is left. */
 #include "cli/display/watch.h"
 
+#include "base/run_kind.h"
 #include "cli/cli.h"
 #include "cli/display/units.h"
 #include "view/parts.h"
@@ -113,6 +114,12 @@ static void add_curve(dl_watch_frame *f, const dl_model *m, int columns, bool ut
 
 /* ---- replicas */
 
+/* A replica that was never seen is listed with the lost ones, as it may need a look too. */
+static bool is_lost(const diloco_replica_status *r)
+{
+    return !r->alive && !r->ended;
+}
+
 /* Write the shares of the time as a bar: # train, ^ encode and upload, . wait, = read and apply.
  * Sums are rounded, not parts, so the bar is always full. */
 static void bar_of(char out[BAR + 1], const dl_cell *c)
@@ -160,6 +167,19 @@ static void agreement_of(char *out, size_t cap, const dl_cell *c)
     snprintf(out, cap, " %7s %5s", norm, cosine);
 }
 
+/* Return false for workers of a federated run. The members of its entries are logical clients, so a
+ * worker has no steps and no contributions of its own. */
+static bool replicas_are_members(const dl_view *view)
+{
+    return dl_run_kind_of(&dl_follower_run(view->follower)->config)->processes;
+}
+
+/* One line for a worker: its state and its time. */
+static void add_worker(dl_watch_frame *f, const char *name, const char *state, const char *bar)
+{
+    add(f, "%-9.9s %-8s [%s] %8s %8s", name, state, bar, "-", "-");
+}
+
 /* One line for a replica; the last two columns are left out on a narrow terminal. */
 static void add_replica(dl_watch_frame *f, const dl_view *view, const diloco_replica_status *r,
                         int columns)
@@ -172,6 +192,10 @@ static void add_replica(dl_watch_frame *f, const dl_view *view, const diloco_rep
     char bar[BAR + 1], parts[PARTS + 1], numbers[48], agrees[32] = "";
     const char *state = r->ended ? "ended" : r->alive ? "alive" : r->seen ? "LOST" : "not seen";
     bar_of(bar, &sum);
+    if (!replicas_are_members(view)) {
+        add_worker(f, r->replica, state, bar);
+        return;
+    }
     parts_of(parts, lane, m, columns >= WIDE ? PARTS : PARTS_NARROW);
     if (columns >= WIDE) agreement_of(agrees, sizeof agrees, &sum);
     snprintf(numbers, sizeof numbers, "%8" PRIu64 " %6.3g/s", r->step, r->steps_per_s);
@@ -185,7 +209,7 @@ static void add_replicas(dl_watch_frame *f, const dl_view *view, int columns, in
     size_t shown = 0;
     if (run->n_replicas == 0 || room < 2) return;
     add(f, "%-9s %-8s  %-*s  %8s %8s%s", "replica", "state", BAR, "time, newest 24", "step",
-        "steps", columns >= WIDE ? "    norm   cos counted" : "");
+        "steps", columns >= WIDE && replicas_are_members(view) ? "    norm   cos counted" : "");
     room--;
     /* One line is kept for the number of those that do not fit. */
     const size_t fits = run->n_replicas <= (size_t)room ? run->n_replicas : (size_t)room - 1;
@@ -193,8 +217,7 @@ static void add_replicas(dl_watch_frame *f, const dl_view *view, int columns, in
     for (int pass = 0; pass < 2; pass++)
         for (size_t i = 0; i < run->n_replicas && shown < fits; i++) {
             const diloco_replica_status *r = run->replicas[i];
-            const bool lost = !r->alive && !r->ended;
-            if (lost == (pass == 0)) add_replica(f, view, r, columns), shown++;
+            if (is_lost(r) == (pass == 0)) add_replica(f, view, r, columns), shown++;
         }
     if (shown < run->n_replicas) add(f, "and %zu more replicas", run->n_replicas - shown);
 }
@@ -252,6 +275,20 @@ static void add_loss(dl_watch_frame *f, const dl_view *view, int columns, bool u
         add(f, "loss %.4f, validation loss %.4f", loss, eval);
 }
 
+/* Write the last line of a run without findings. The loss of a replica is no finding any more once
+ * the run is complete, but its row says LOST. */
+static void add_no_findings(dl_watch_frame *f, const dl_view *view)
+{
+    const diloco_run_status *run = dl_follower_status(view->follower);
+    size_t lost = 0;
+    for (size_t i = 0; i < run->n_replicas; i++)
+        lost += is_lost(run->replicas[i]) && run->replicas[i]->seen;
+    if (lost)
+        add(f, "complete; %zu replica%s lost before the end", lost, lost == 1 ? " was" : "s were");
+    else
+        add(f, "well: no replica is lost, slow or rejected");
+}
+
 /* The most important findings come first (view.h); a run without one is said to be well. */
 static void add_findings(dl_watch_frame *f, const dl_view *view, int columns, int room)
 {
@@ -264,7 +301,7 @@ static void add_findings(dl_watch_frame *f, const dl_view *view, int columns, in
         snprintf(text, sizeof text, "%s%s", words[all[i].level], all[i].text);
         add_wrapped(f, text, columns);
     }
-    if (n == 0 && !view->more) add(f, "well: no replica is lost, slow or rejected");
+    if (n == 0 && !view->more) add_no_findings(f, view);
     if (f->n > end) f->n = end;
 }
 
@@ -289,7 +326,8 @@ diloco_status dl_watch_draw(dl_watch_frame *f, dl_view *view, int columns, int l
         /* One line is for the legend, and one stays free. */
         add_replicas(f, view, columns, lines - 1 - f->n - 1);
         if (f->n < lines)
-            add(f, "# train  ^ upload  . wait  = apply;  + counted  - missing  x rejected");
+            add(f, "# train  ^ upload  . wait  = apply%s",
+                replicas_are_members(view) ? ";  + counted  - missing  x rejected" : "");
     }
     pthread_mutex_unlock(&view->lock);
     return status;

@@ -75,19 +75,36 @@ TEST(replicas_that_do_not_fit_are_counted)
     CHECK_CONTAINS("\nr7        ended", drawn(store, 80, 24, true));
 }
 
+/* As if the run had continued without r1: it has a heartbeat, and has not ended. */
+static void lose_r1(const char *store)
+{
+    char key[700];
+    snprintf(key, sizeof key, "%s/end/r1.0000", store);
+    CHECK_INT(0, remove(key));
+    snprintf(key, sizeof key, "%s/hb/r1.0000", store);
+    FILE *beat = fopen(key, "w");
+    CHECK(beat);
+    fputs("{\"replica\":\"r1\",\"generation\":0,\"beat\":1,\"step\":7,\"time\":1}", beat);
+    fclose(beat);
+}
+
+TEST(complete_run_with_a_lost_replica_is_not_said_to_have_lost_none)
+{
+    const char *store = scratch_path("watch-lost-complete");
+    train(store, 3, "2");
+    lose_r1(store);
+    const char *text = drawn(store, 80, 24, true);
+    CHECK_CONTAINS("\ncomplete; 1 replica was lost before the end\n", text);
+    CHECK_CONTAINS("\nr1        LOST", text);
+    CHECK(!strstr(text, "no replica is lost"));
+}
+
 TEST(a_lost_replica_comes_first_and_is_named)
 {
     char end[700];
     const char *store = scratch_path("watch-lost");
     train(store, 3, "2");
-    /* As if the run had continued without r1: it has not ended, and the log is not at its end. */
-    snprintf(end, sizeof end, "%s/end/r1.0000", store);
-    CHECK_INT(0, remove(end));
-    snprintf(end, sizeof end, "%s/hb/r1.0000", store);
-    FILE *beat = fopen(end, "w");
-    CHECK(beat);
-    fputs("{\"replica\":\"r1\",\"generation\":0,\"beat\":1,\"step\":7,\"time\":1}", beat);
-    fclose(beat);
+    lose_r1(store); /* and the log is not at its end */
     snprintf(end, sizeof end, "%s/log/0000000001.json", store);
     CHECK_INT(0, remove(end));
     const char *text = drawn(store, 80, 24, true);
@@ -98,4 +115,6 @@ TEST(a_lost_replica_comes_first_and_is_named)
 }
 
 TEST_MAIN(a_finished_run_has_its_loss_its_replicas_and_the_counted_ones,
-          replicas_that_do_not_fit_are_counted, a_lost_replica_comes_first_and_is_named)
+          replicas_that_do_not_fit_are_counted,
+          complete_run_with_a_lost_replica_is_not_said_to_have_lost_none,
+          a_lost_replica_comes_first_and_is_named)
