@@ -34,12 +34,14 @@ static diloco_status print_line(void *user, const diloco_log_entry *e)
     } else {
         char reason[128];
         dl_printable(reason, sizeof reason, e->reason ? e->reason : "");
-        printf("%s; contributors: ", reason);
+        printf("%s%s", reason, e->n_members ? "; contributors: " : "");
     }
     print_members(e);
     for (size_t i = 0; i < e->n_rejected; i++)
         printf("%s%s (%s)", i ? ", " : "  rejected: ", e->rejected[i], e->rejected_for[i]);
-    printf("  by %s%s\n", e->committer, e->combined_by[0] ? ", which combined" : "");
+    if (e->committer[0]) /* an entry that cannot be read has none */
+        printf("  by %s%s", e->committer, e->combined_by[0] ? ", which combined" : "");
+    putchar('\n');
     return DILOCO_OK;
 }
 

@@ -58,8 +58,13 @@ grep -q 'entry 2 is missing, and entry 5 exists: the log has a gap' err || fail 
 expect 1 diloco log runs/tiny --last 4 --json
 [ ! -s out ] || fail "log shows an entry that is not there"
 expect 0 diloco log runs/tiny --from 3
+printf junk >runs/tiny/log/0000000002.json # nor is one that cannot be read
+expect 0 diloco log runs/tiny
+grep -q '^ *2  abort   void: it cannot be read: [^;]*$' out && ! grep -q ' by $' out ||
+    fail "an entry that cannot be read has contributors or a committer"
 mv lost.json runs/tiny/log/0000000002.json
 
+expect_error 2 'take hf, npz, gguf, peft or dcp' diloco export runs/tiny --to foo --out x
 expect_error 2 '--last 0 shows no entry' diloco log runs/tiny --last 0
 expect_error 2 '--last -1 is not a whole number' diloco log runs/tiny --last -1
 expect_error 2 'give one' diloco log runs/tiny --last 2 --from 3
