@@ -26,6 +26,18 @@ static diloco_status print_json(const diloco_export_report *r, const char *forma
     return dl_print_json(&json, &out);
 }
 
+/* Refuse an unknown format. The library lists its own formats, which are all but dcp. */
+static diloco_status check_format(const char *format)
+{
+    const char *name;
+    for (size_t i = 0; (name = diloco_export_format_at(i)); i++)
+        if (!strcmp(name, format)) return DILOCO_OK;
+    if (!strcmp(format, "dcp")) return DILOCO_OK;
+    return dl_fail(DILOCO_EINVAL,
+                   "there is no format %.60s to export to: take hf, npz, gguf, peft or dcp",
+                   format);
+}
+
 /* The flags are checked before the store is read, since a large model may take minutes to read.
  * --adapter is a second spelling of --to peft. */
 static diloco_status cmd_export(const dl_args *args)
@@ -38,6 +50,7 @@ static diloco_status cmd_export(const dl_args *args)
     if (!format || !path)
         return dl_fail(DILOCO_EINVAL,
                        "export needs --to hf, npz, gguf, peft or dcp, and --out PATH");
+    DL_TRY(check_format(format));
     if (dl_args_has(args, DL_FLAG_ADAPTER) && strcmp(format, "peft") != 0)
         return dl_fail(DILOCO_EINVAL, "--adapter is --to peft, and --to %.60s is another format",
                        format);
