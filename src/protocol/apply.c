@@ -274,8 +274,8 @@ dl_request dl_apply_without(dl_machine *m)
             m, dl_fail(DILOCO_EPROTO,
                        "entry %llu cannot be read, and the run has built on it up to entry "
                        "%llu: log/%010llu.json was damaged in the store after others had read "
-                       "it. Put a sound copy of that file back, or start this replica again "
-                       "once there is a newer snapshot",
+                       "it. Put a sound copy of that file back. A replica can also be started "
+                       "again once there is a newer snapshot",
                        damaged, (unsigned long long)dl_open_entry(m), damaged));
     return dl_machine_fail(
         m, dl_fail(DILOCO_EPROTO,
