@@ -105,6 +105,9 @@ expect 0 diloco launch tiny.toml --store cut
 [ "$(folder 0 2)$(folder 1 2)" = "" ] || fail "replicas were started for a complete run"
 expect 0 diloco launch cancel cut
 [ "$(cat out)" = 'the run is complete, and no replica runs: nothing was stopped' ] || fail "not said that it is complete"
+expect 0 diloco launch scale cut 3
+[ "$(cat out)" = 'the run is complete, so no replica is started: nothing was changed' ] ||
+    fail "a complete run is scaled: $(cat out)"
 expect 0 diloco launch status cut
 ! grep -q 'cancelled' out || fail "a complete run is marked as cancelled: $(cat out)"
 

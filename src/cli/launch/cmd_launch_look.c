@@ -460,7 +460,8 @@ const dl_command dl_command_launch_collect = {
 };
 
 /* The new numbers are in the book first, so a launcher that follows the run sees them; surplus
- * replicas are stopped here. */
+ * replicas are stopped here. A complete run needs no replica, and those that run end by
+ * themselves. */
 static diloco_status scale(dl_launched *l, const char *text)
 {
     uint32_t min, max;
@@ -471,6 +472,10 @@ static diloco_status scale(dl_launched *l, const char *text)
                        "%s holds a batch, whose ranks divide its work, so their number is fixed: "
                        "launch another batch in another store",
                        l->config->store);
+    if (l->done) {
+        printf("the %s is complete, so no replica is started: nothing was changed\n", control.what);
+        return DILOCO_OK;
+    }
     DL_TRY(dl_book_scale(&l->book, min, max));
     DL_TRY(dl_control_stop_surplus(&control));
     printf("%u to %u replicas are wanted; a diloco launch that follows the run starts what is "
