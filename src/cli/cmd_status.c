@@ -93,6 +93,14 @@ static void print_roster(const dl_roster_view *r)
         printf("           %-12s %s\n", r->keys[i].replica, r->keys[i].key);
 }
 
+/* Print a line if the store has lost an entry after the newest snapshot, where the status then took
+ * it for the log's end. Earlier entries are counted by the snapshot and not read. */
+static void print_gap(const diloco_run_status *run, const char *store)
+{
+    if (!run->done && diloco_log_check_gap(store, run->entries) == DILOCO_EPROTO)
+        printf("log        %s\n", diloco_error_text());
+}
+
 /* Print the run, its progress and its participants. The volume of the newest commit is computed by
  * the formulas of P19, so it is of all replicas together and needs no record. */
 static void print_status(const diloco_run_status *run, const dl_roster_view *roster,
@@ -109,6 +117,7 @@ static void print_status(const diloco_run_status *run, const dl_roster_view *ros
            " aborts); newest snapshot: %" PRIu64 "%s\n",
            run->entries, run->entries_total, run->commits, run->aborts, run->snapshot,
            run->done ? "; the run is complete" : "");
+    print_gap(run, store);
     if (run->commits)
         printf(
             "exchange   %s; the newest commit: about %s written and at most %s read, all replicas "

@@ -58,6 +58,9 @@ grep -q 'entry 2 is missing, and entry 5 exists: the log has a gap' err || fail 
 expect 1 diloco log runs/tiny --last 4 --json
 [ ! -s out ] || fail "log shows an entry that is not there"
 expect 0 diloco log runs/tiny --from 3
+cp -r runs/tiny gap && rm -r gap/snap # a status counts entries from the newest snapshot on
+expect 0 diloco status gap
+grep -q '^log .*entry 2 is missing' out || fail "status says nothing of the gap"
 printf junk >runs/tiny/log/0000000002.json # nor is one that cannot be read
 expect 0 diloco log runs/tiny
 grep -q '^ *2  abort   void: it cannot be read: [^;]*$' out && ! grep -q ' by $' out ||
