@@ -159,15 +159,21 @@ static diloco_status show(void *user, const diloco_log_entry *e)
     return s->print(NULL, e);
 }
 
+/* The entries to show: from `from` on. `end` is the log's length if it was searched for, else 0. */
+typedef struct range {
+    uint64_t from, end;
+} range;
+
 /* A walk ends at a lost entry as at the log's end, so the error of a gap follows the entries before
- * it. An empty result is explained on stderr, with the length of the log, because stdout is for the
- * entries. */
-static diloco_status print_entries(const char *store, uint64_t from, bool json)
+ * it. With --last no gap is looked for after the end, since the listing of a folder takes time that
+ * grows with the log. An empty result is explained on stderr, because stdout is for the entries. */
+static diloco_status print_entries(const char *store, range asked, bool json)
 {
     shown s = {.print = json ? print_json : print_line};
+    const uint64_t from = asked.from;
     uint64_t n;
     DL_TRY(diloco_log_walk(store, from, show, &s));
-    DL_TRY(diloco_log_check_gap(store, from + s.n));
+    if (asked.end == 0 || from + s.n < asked.end) DL_TRY(diloco_log_check_gap(store, from + s.n));
     if (s.n > 0) return DILOCO_OK;
     DL_TRY(diloco_log_length(&n, store));
     fprintf(stderr,
@@ -177,14 +183,15 @@ static diloco_status print_entries(const char *store, uint64_t from, bool json)
 }
 
 /* Write the first entry to show: that of --from, or the first of the newest N by --last. */
-static diloco_status first_shown(uint64_t *from, const dl_args *args, const char *store)
+static diloco_status find_range(range *out, const dl_args *args, const char *store)
 {
-    uint64_t last, n;
-    DL_TRY(dl_args_u64(from, args, DL_FLAG_FROM, 0, INT64_MAX));
+    uint64_t last;
+    *out = (range){.from = 0};
+    DL_TRY(dl_args_u64(&out->from, args, DL_FLAG_FROM, 0, INT64_MAX));
     if (!dl_args_has(args, DL_FLAG_LAST)) return DILOCO_OK;
     DL_TRY(dl_args_u64(&last, args, DL_FLAG_LAST, 0, INT64_MAX));
-    DL_TRY(diloco_log_length(&n, store));
-    *from = n > last ? n - last : 0;
+    DL_TRY(diloco_log_length(&out->end, store));
+    out->from = out->end > last ? out->end - last : 0;
     return DILOCO_OK;
 }
 
@@ -233,15 +240,15 @@ static diloco_status check_flags(const dl_args *args)
 static diloco_status cmd_log(const dl_args *args)
 {
     dl_config_path store;
-    uint64_t from;
+    range asked;
     DL_TRY(check_flags(args));
     DL_TRY(dl_settings_store(store, args->target));
     DL_TRY(dl_swarm_refuse(store, "show"));
     if (dl_args_has(args, DL_FLAG_EVENTS)) return diloco_record_walk(store, print_event, NULL);
     if (dl_args_has(args, DL_FLAG_MOVED)) return print_moved(args, store);
-    DL_TRY(first_shown(&from, args, store));
-    if (dl_args_has(args, DL_FLAG_TRAFFIC)) return dl_log_traffic(args, store, from);
-    return print_entries(store, from, dl_args_has(args, DL_FLAG_JSON));
+    DL_TRY(find_range(&asked, args, store));
+    if (dl_args_has(args, DL_FLAG_TRAFFIC)) return dl_log_traffic(args, store, asked.from);
+    return print_entries(store, asked, dl_args_has(args, DL_FLAG_JSON));
 }
 
 const dl_command dl_command_log = {
