@@ -485,6 +485,10 @@ class Run(Unique):
         self._called.clear()
         self._tensors.clear()
 
+    @property
+    def is_closed(self) -> bool:
+        return not self._handle
+
     def __enter__(self) -> Run:
         return self
 

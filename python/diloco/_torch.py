@@ -30,7 +30,7 @@ from ._mirrors import Direct, Member, Mirrors, alone, bound, one_kind
 from ._run import Memory, Run
 from ._shards import Staged, check_placement, is_sharded
 from ._survival import Survival
-from .errors import Interrupted, InvalidError, RefusedError
+from .errors import ClosedError, Interrupted, InvalidError, RefusedError
 
 _DTYPES = {getattr(torch, name): name for name in DTYPES}
 
@@ -306,6 +306,7 @@ class Binding(Unique):
         self._steps = 0  # since the last stop
         self.done = False  # the run has ended, and the tensors are the shared model
         self._unfinished = self._way = ""  # see `_finishing`.
+        self._closed = False
         self._waits = False  # Only a wait was interrupted, so the model is whole.
         self._former = ("", "", False)  # the three before an adoption that has not ended
         exchanged, buffers = with_elements(exchanged), with_elements(buffers)
@@ -446,12 +447,19 @@ class Binding(Unique):
             self._mirrors.help(asked)
 
     def check_open(self) -> None:
-        """InvalidError: the run has ended. Before an inner step, so that the tensors stay its
-        result."""
+        """InvalidError: the run has ended. ClosedError. Before an inner step, so that the tensors
+        stay its result."""
         if self.done:
             raise InvalidError("the run has ended, and a step of this replica alone does not count "
                                "in it: stop when `done` is true")
+        self._check_closed()
         self._check_finished()
+
+    def _check_closed(self) -> None:
+        alone = self._run if self.island.size == 1 else None  # which its caller may have closed
+        if self._closed or alone is not None and alone.is_closed:
+            raise ClosedError("the run is closed: make a new optimizer, which resumes from what "
+                              "was saved last")
 
     def _check_finished(self) -> None:
         """InvalidError: an exchange or an adoption was not completed, so that the tensors may be
@@ -480,7 +488,8 @@ class Binding(Unique):
     def adopt(self) -> None:
         """The tensors become the shared model as it now is. Steps since their last exchange are
         lost. After an error it may be called again. A count or an exchange that was not completed
-        before it stays so."""
+        before it stays so. ClosedError."""
+        self._check_closed()
         failed = self._mirrors.failed
         if not self._unfinished.startswith(_ADOPTION):
             self._former = (self._unfinished, self._way, self._waits)
@@ -580,6 +589,7 @@ class Binding(Unique):
         self.island.lead(lambda: self.run.leave())
 
     def close(self) -> None:
+        self._closed = True
         if self._run is not None:
             self._run.close()
         self._mirrors.close()

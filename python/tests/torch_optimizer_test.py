@@ -18,7 +18,7 @@ except ImportError as error:
 
 import diloco
 from diloco import _optimizer, _outer_torch
-from torch_world import InScratch, adamw, batch, inner_step, small, values
+from torch_world import QUICK, InScratch, adamw, batch, inner_step, small, values
 
 
 class Refusals(InScratch):
@@ -145,6 +145,23 @@ class Refusals(InScratch):
         self.assertEqualTensors(values(model), before)
         with self.assertRaisesRegex(ValueError, "same tensors"):
             opt.add_param_group({"params": [torch.zeros(1)]})
+
+    def test_a_step_or_an_adoption_after_close_changes_nothing_and_says_so(self):
+        for given in (False, True):
+            with self.subTest(run_given=given):
+                self.store = self.store.with_name(f"run{given}")
+                model = small()
+                run = diloco.Run(self.store, options=QUICK, sync_every=3, rounds=2)
+                opt = diloco.DiLoCoOptimizer(model, adamw(model), run) if given else \
+                    self.optimizer(model, sync_every=3, rounds=2)
+                inner_step(model, opt, 0, 0)
+                run.close() if given else opt.close()
+                before = values(model)
+                for call in (opt.step, opt.adopt):
+                    with self.assertRaisesRegex(diloco.ClosedError, "closed: make a new optimizer"):
+                        call()
+                self.assertEqualTensors(values(model), before)
+                opt.close()
 
     def test_extra_state_has_to_be_plain(self):
         class Odd:
