@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
@@ -80,6 +81,22 @@ def ranks(size: int) -> Any:
     if size < 2 or not torch.distributed.is_initialized():
         return None
     return torch.distributed.group.WORLD
+
+
+def checked(loss: Any) -> Any:
+    """The loss, if it is a number or a tensor of one real element (NaN and infinity too).
+    InvalidError."""
+    if isinstance(loss, torch.Tensor):
+        if loss.numel() == 1 and not loss.is_complex():
+            return loss
+        what = f"a tensor of type {str(loss.dtype)[6:]} and shape {list(loss.shape)}"
+    else:
+        what = f"a {type(loss).__name__}"
+        if not isinstance(loss, (str, bytes, bytearray)):  # which float() reads as text
+            with contextlib.suppress(TypeError, ValueError, OverflowError):
+                return float(loss)
+    raise InvalidError(f"the reported loss is {what}: give the mean loss of the step, a real number "
+                       "or a tensor of one element (loss.mean())")
 
 
 def copy_of(loss: Any) -> Any:
@@ -193,8 +210,9 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
 
     def report(self, loss: Any = math.nan, samples: int = 1, tokens: int = 0) -> None:
         """Report the data of the next step, or with accelerate of the next micro-batch: its mean
-        loss (a number or a tensor of one), and its samples and tokens."""
-        self._report = {"loss": loss, "samples": counted("samples", samples),
+        loss (a number or a tensor of one), and its samples and tokens. InvalidError: another
+        value."""
+        self._report = {"loss": checked(loss), "samples": counted("samples", samples),
                         "tokens": counted("tokens", tokens)}
 
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:  # type: ignore[override]

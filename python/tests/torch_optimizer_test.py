@@ -163,6 +163,23 @@ class Refusals(InScratch):
                 self.assertEqualTensors(values(model), before)
                 opt.close()
 
+    def test_a_reported_loss_that_is_no_number_is_refused_and_the_replica_goes_on(self):
+        model = small()
+        opt = self.optimizer(model, sync_every=3, rounds=2)
+        for loss, words in ((torch.ones(8), r"a tensor of type float32 and shape \[8\]"),
+                            (torch.ones(1, dtype=torch.complex64), "a tensor of type complex64"),
+                            (torch.ones(0), r".*shape \[0\]"), ("0.5", "a str"), (None, "a NoneType"),
+                            ([1, 2], "a list"), (1j, "a complex")):
+            with self.assertRaisesRegex(diloco.InvalidError, f"loss is {words}.*loss.mean"):
+                opt.report(loss, samples=4)
+                opt.step()
+        for number, loss in enumerate((2, torch.ones(1, 1), torch.tensor(3), float("nan"),
+                                       torch.tensor(float("inf")), .5)):
+            opt.report(loss, samples=4)
+            opt.step()
+            self.assertEqual(opt.run.now.step, number + 1)
+        self.assertTrue(opt.done)
+
     def test_extra_state_has_to_be_plain(self):
         class Odd:
             def state_dict(self):
