@@ -137,7 +137,7 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
     with the options of `Run`, or a Run that is not joined yet. ``fragments``: how many parts are
     synchronised one after the other, or the parts: modules or collections of tensors (2501.18512).
     ``scheduler``: the inner learning rate's, which ``step`` then steps as well, so that what is
-    saved at a due point is whole. ``extra``: other things with ``state_dict`` and
+    saved at a due point is whole; ReduceLROnPlateau is refused. ``extra``: other things with ``state_dict`` and
     ``load_state_dict`` of plain values (a data loader's place), saved as they are when ``step`` is
     called. Inner state is never reset, averaged or sent. ``keep_inner_state``: True saves it at each due
     point of the first fragment, "entry:N" every N entries; False does not keep it. ``group``: a process group or device mesh

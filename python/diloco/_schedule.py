@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Any, Mapping, Sequence
 
-from torch.optim.lr_scheduler import LRScheduler
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+
+from .errors import InvalidError
 
 _log = logging.getLogger("diloco")
 
@@ -21,12 +23,22 @@ def _is_scheduler(saved: Any) -> bool:
             or hasattr(saved, "scheduler"))
 
 
+def _check_steps_alone(scheduler: Any) -> None:
+    """InvalidError: its step needs a measure, which the optimizer's step has not."""
+    if isinstance(getattr(scheduler, "scheduler", scheduler), ReduceLROnPlateau):
+        raise InvalidError("scheduler= is a ReduceLROnPlateau, whose step needs a measure such as the "
+                           "validation loss: pass it as extra={\"plateau\": scheduler}, so that it is "
+                           "saved, and call its step(measure) yourself")
+
+
 class Schedule:
     """The scheduler that a `DiLoCoOptimizer` steps, or None. ``saved``: objects whose state
-    is saved, and ``optimizers``: those that a scheduler may have been made for."""
+    is saved, and ``optimizers``: those that a scheduler may have been made for. InvalidError: a
+    scheduler that cannot be stepped without a measure."""
 
     def __init__(self, scheduler: Any, saved: Mapping[str, Any],
                  optimizers: Sequence[Any]) -> None:
+        _check_steps_alone(scheduler)
         self._scheduler, self._optimizers = scheduler, optimizers
         self._is_saved = any(map(_is_scheduler, saved.values()))
         self._last: Any = None

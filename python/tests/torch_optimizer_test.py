@@ -180,6 +180,18 @@ class Refusals(InScratch):
             self.assertEqual(opt.run.now.step, number + 1)
         self.assertTrue(opt.done)
 
+    def test_a_scheduler_that_follows_a_measure_is_refused_and_may_be_saved_as_extra(self):
+        model = small()
+        inner = adamw(model)
+        plateau = torch.optim.lr_scheduler.ReduceLROnPlateau(inner, patience=0)
+        with self.assertRaisesRegex(diloco.InvalidError, "ReduceLROnPlateau.*extra="):
+            self.optimizer(model, inner, scheduler=plateau)
+        opt = self.optimizer(model, inner, extra={"plateau": plateau}, sync_every=2, rounds=2)
+        while not opt.done:
+            inner_step(model, opt, 0, opt.run.now.step)
+            plateau.step(1.)
+        self.assertLess(inner.param_groups[0]["lr"], .01)
+
     def test_extra_state_has_to_be_plain(self):
         class Odd:
             def state_dict(self):
