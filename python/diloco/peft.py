@@ -24,7 +24,8 @@ def _tensor(array: Any, like: torch.Tensor) -> torch.Tensor:
     flat = memoryview(array).cast("B")
     name = str(getattr(array, "dtype", "")) or getattr(array, "format", "")
     kinds = {"float32": torch.float32, "f": torch.float32, "float16": torch.float16,
-             "e": torch.float16, "uint16": torch.bfloat16, "H": torch.bfloat16}
+             "e": torch.float16, "uint16": torch.bfloat16, "H": torch.bfloat16,
+             "int64": torch.int64, "q": torch.int64, "bool": torch.bool, "?": torch.bool}
     read = torch.frombuffer(bytearray(flat), dtype=kinds[name])
     return read.view(like.shape).to(like.dtype)
 

@@ -260,6 +260,28 @@ class Peft(InScratch):
             self.assertTrue(torch.equal(loaded(input_ids=ids).logits, model(input_ids=ids).logits))
             self.assertFalse(torch.equal(fresh(input_ids=ids).logits, model(input_ids=ids).logits))
 
+    def test_a_model_with_batch_norm_and_flags_is_saved_with_the_runs_buffers(self):
+        def model():
+            torch.manual_seed(3)
+            base = torch.nn.Sequential(torch.nn.Linear(4, 6), torch.nn.BatchNorm1d(6))
+            base.register_buffer("flags", torch.zeros(2, dtype=torch.bool))
+            return peft.get_peft_model(base, peft.LoraConfig(r=2, target_modules=["0"]))
+        trained = model()
+        trained.get_base_model().flags[1] = True
+        inner = torch.optim.SGD([p for p in trained.parameters() if p.requires_grad], lr=.1)
+        with diloco.DiLoCoOptimizer(trained, inner, self.store, options=QUICK, sync_every=2,
+                                    rounds=2) as opt:
+            while not opt.done:
+                trained(torch.randn(8, 4)).square().mean().backward()
+                opt.step()
+        state = diloco.peft.shared_state(self.store, model())
+        for name, value in trained.state_dict().items():
+            self.assertEqual(state[name].dtype, value.dtype, name)
+            self.assertTrue(torch.equal(state[name], value), name)
+        self.assertEqual(state["base_model.model.1.num_batches_tracked"], 4)
+        diloco.peft.save(self.store, model(), self.folder / "adapter")
+        self.assertTrue((self.folder / "adapter" / "adapter_model.safetensors").exists())
+
     def test_the_program_exports_the_adapter_without_the_model(self):
         model = self.model(use_rslora=True)
         ids = self.trained(model)
