@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Opt
 from . import _c
 from ._config import Config
 from ._log import RunLog
-from ._run import Memory, Run, counted, memory_of
+from ._run import Memory, Run, counted, is_shape_of, memory_of
 from .errors import InvalidError, IOFailedError
 
 _ARRAY = "diloco.array"  # in a packed state: [type, shape, begin] of its bytes
@@ -357,7 +357,9 @@ def evaluate_clients(make: Callable[..., Client], initial: Any, store: Any,
     missing = [p.name for p in model.places if p.name not in theta]
     if missing:
         raise InvalidError(f"the run has no {missing[0]}: make the model that the run trains")
-    model.take("the run", model.shaped([theta[p.name] for p in model.places]))
+    model.take("the run", model.shaped([
+        t.reshape(p.mine.shape) if is_shape_of(t.shape, p.mine.shape) else t
+        for p, t in ((p, theta[p.name]) for p in model.places)]))
     total, samples, each = 0.0, 0, {}
     for number in clients:
         client = make(number)

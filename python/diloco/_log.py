@@ -222,7 +222,8 @@ class RunLog:
 
     def theta(self, entries: Optional[int] = None) -> Dict[str, Any]:
         """The model's tensors in `theta_bytes` by name: numpy arrays, or memoryviews where numpy
-        is not installed."""
+        is not installed. A tensor has at most four dimensions: further ones are folded into the
+        last."""
         kinds = {"F32": "float32", "I64": "int64", "BOOL": "bool"}
         blob = self.theta_bytes(entries)
         head = int.from_bytes(blob[:8], "little")

@@ -114,6 +114,12 @@ def _folded(shape: Sequence[int]) -> List[int]:
     return dims
 
 
+def is_shape_of(there: Sequence[int], here: Sequence[int]) -> bool:
+    """Whether a tensor of a run with shape ``there`` may be a model's of shape ``here``. The run has
+    it in at most MAX_DIMS dimensions."""
+    return list(there) in (list(here), _folded(here))
+
+
 def store_text(store: Any) -> str:
     """A folder's path is made whole, so that a run stays where it is if the process goes elsewhere
     (`os.chdir`)."""

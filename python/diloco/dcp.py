@@ -17,7 +17,7 @@ import json
 import os
 import pathlib
 import sys
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 import torch
 import torch.distributed.checkpoint as dcp
@@ -25,6 +25,8 @@ from torch.distributed.checkpoint.state_dict import (StateDictOptions, get_model
                                                      set_model_state_dict)
 
 from ._log import RunLog
+from ._run import is_shape_of
+from ._shards import is_sharded
 from ._torch import named_parameters
 from .errors import InvalidError, RefusedError
 
@@ -106,6 +108,25 @@ def _names_in(entries: Mapping[str, Any], key: str) -> List[str]:
     return [name[len(key) + 1:] for name in entries if name.startswith(key + ".")]
 
 
+def _room(mine: Any, shape: Sequence[int]) -> Any:
+    """Where a tensor of that shape is loaded: the model's own, or a whole one in the run's shape,
+    which has fewer dimensions."""
+    if tuple(mine.shape) == tuple(shape):
+        return mine
+    return torch.empty(tuple(shape), dtype=mine.dtype, device=mine.device)
+
+
+def _unfolded(loaded: Any, mine: Any) -> Any:
+    """The loaded tensor in the model's own shape, sharded as the model's. Every rank calls it."""
+    if loaded is mine:
+        return mine
+    whole = loaded.reshape(mine.shape)
+    if not is_sharded(mine):
+        return whole
+    from torch.distributed.tensor import distribute_tensor
+    return distribute_tensor(whole, mine.device_mesh, mine.placements)
+
+
 def load(folder: Any, model: torch.nn.Module) -> None:
     """Give the model the checkpoint's values, in its own types and on its own devices. Its
     parameters may be sharded; then every rank calls this. InvalidError: a parameter that trains is
@@ -120,12 +141,13 @@ def load(folder: Any, model: torch.nn.Module) -> None:
         if name not in state:
             raise InvalidError(f"the checkpoint {folder} has {name}, and this model has not")
         there, here = tuple(entries[f"{_MODEL}.{name}"].size), tuple(state[name].shape)
-        if there != here:
+        if not is_shape_of(there, here):
             raise InvalidError(f"{name} is {list(there)} in the checkpoint {folder} and "
                                f"{list(here)} in this model")
-    wanted = {name: state[name] for name in found}
+    wanted = {name: _room(state[name], entries[f"{_MODEL}.{name}"].size) for name in found}
     dcp.load({_MODEL: wanted}, checkpoint_id=folder,
              no_dist=not torch.distributed.is_initialized())
+    wanted = {name: _unfolded(t, state[name]) for name, t in wanted.items()}
     set_model_state_dict(model, wanted, options=StateDictOptions(strict=False))
 
 

@@ -14,7 +14,7 @@ from typing import Any, Dict
 import torch
 
 from ._log import RunLog
-from ._run import Run
+from ._run import Run, is_shape_of
 from ._torch import named_parameters
 from .errors import InvalidError
 
@@ -48,7 +48,7 @@ def shared_state(run: Any, model: torch.nn.Module) -> Dict[str, torch.Tensor]:
             raise InvalidError(f"the run has {name}, and this model has not: make the model with "
                                "the adapter that the run trains")
         shape = tuple(getattr(array, "shape", ()))
-        if shape != tuple(state[name].shape):
+        if not is_shape_of(shape, state[name].shape):
             raise InvalidError(f"{name} is {list(shape)} in the run and "
                                f"{list(state[name].shape)} in this model: its adapter has "
                                "another rank, or its base another size")

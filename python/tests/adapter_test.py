@@ -260,6 +260,19 @@ class Peft(InScratch):
             self.assertTrue(torch.equal(loaded(input_ids=ids).logits, model(input_ids=ids).logits))
             self.assertFalse(torch.equal(fresh(input_ids=ids).logits, model(input_ids=ids).logits))
 
+    def test_a_model_of_five_dimensions_has_its_own_shape(self):
+        model = torch.nn.Conv3d(1, 3, (2, 2, 4), bias=False)
+        opt = diloco.DiLoCoOptimizer(model, sgd(model), self.store, options=QUICK, sync_every=1,
+                                     rounds=1)
+        with opt:
+            model(torch.randn(2, 1, 4, 4, 4)).square().mean().backward()
+            opt.step()
+            for run in (opt.run, self.store):  # a joined run, and a log
+                state = diloco.peft.shared_state(run, torch.nn.Conv3d(1, 3, (2, 2, 4), bias=False))
+                self.assertTrue(torch.equal(state["weight"], model.weight))
+        with self.assertRaisesRegex(diloco.InvalidError, r"weight is \[3, 1, 2, 8\] in the run and"):
+            diloco.peft.shared_state(self.store, torch.nn.Conv3d(1, 3, (2, 2, 3), bias=False))
+
     def test_a_model_with_batch_norm_and_flags_is_saved_with_the_runs_buffers(self):
         def model():
             torch.manual_seed(3)

@@ -110,6 +110,22 @@ class Arithmetic(InScratch):
         self.assertTrue((cut[0] == whole[0]).all())
         self.assertEqual(len(calls), 4 * 3 + 3)
 
+    def test_clients_evaluate_a_model_of_five_dimensions_in_its_own_shape(self):
+        shape, seen = (3, 1, 2, 2, 4), []
+
+        class Sees(Counting):
+            def evaluate(self, parameters, config):
+                seen.append(parameters[0])
+                return super().evaluate(parameters, config)
+        last = self.run_clients(initial=[numpy.zeros(shape, "float32")])
+        initial = [numpy.zeros(shape, "float32")]
+        diloco.evaluate_clients(lambda _: Sees(), initial, self.folder / "run", [1])
+        self.assertEqual(seen[0].shape, shape)
+        self.assertTrue((seen[0] == last[0]).all())
+        with self.assertRaisesRegex(diloco.InvalidError, r"p0 with shape \[3, 1, 2, 8\], not"):
+            diloco.evaluate_clients(lambda _: Sees(), [numpy.zeros((3, 1, 2, 2, 3), "float32")],
+                                    self.folder / "run", [1])
+
     def test_clients_evaluate_the_shared_model_on_their_own_data(self):
         last = self.run_clients()
         got = diloco.evaluate_clients(counting, last, self.folder / "run", [1, 2, 3])

@@ -77,6 +77,29 @@ class Checkpoints(InScratch):
             self.assertTrue(torch.allclose(torch.tensor(sharded[name]), torch.tensor(one[name]),
                                            atol=1e-5), name)
 
+    def test_a_model_of_five_dimensions_comes_back_in_its_own_shape(self):
+        def cubes(width=2, layout=torch.contiguous_format):
+            torch.manual_seed(width)
+            return torch.nn.Conv3d(1, 3, (width, 2, 4), bias=False).to(memory_format=layout)
+        model = cubes()
+        opt = self.optimizer(model, sync_every=2, rounds=2)
+        while not opt.done:
+            model(torch.randn(2, 1, 4, 4, 4)).square().mean().backward()
+            opt.step()
+        opt.close()
+        diloco.dcp.save(self.store, self.folder)
+        for layout in (torch.contiguous_format, torch.channels_last_3d):
+            for load in (diloco.dcp.load, diloco.dcp.resume):
+                twin = cubes(layout=layout)
+                torch.nn.init.zeros_(twin.weight)
+                options = load(self.folder, twin)
+                self.assertEqualTensors(values(twin), values(model))
+        self.store = self.store.with_name("second")
+        self.optimizer(twin, sync_every=2, rounds=2, **options).close()
+        for wrong in (cubes(1), cubes(3)):
+            with self.assertRaisesRegex(diloco.InvalidError, r"weight is \[3, 1, 2, 8\] in"):
+                diloco.dcp.load(self.folder, wrong)
+
     def test_a_checkpoint_of_another_program_gives_its_model_alone(self):
         model = small()
         dcp.save({"model": model.state_dict()}, checkpoint_id=self.folder, no_dist=True)
