@@ -139,7 +139,7 @@ class DiLoCoOptimizer(Unique, torch.optim.Optimizer):
     ``scheduler``: the inner learning rate's, which ``step`` then steps as well, so that what is
     saved at a due point is whole; ReduceLROnPlateau is refused. ``extra``: other things with ``state_dict`` and
     ``load_state_dict`` of plain values (a data loader's place), saved as they are when ``step`` is
-    called. Inner state is never reset, averaged or sent. ``keep_inner_state``: True saves it at each due
+    called, and checked here. Inner state is never reset, averaged or sent. ``keep_inner_state``: True saves it at each due
     point of the first fragment, "entry:N" every N entries; False does not keep it. ``group``: a process group or device mesh
     whose ranks are one replica, because they hold the same parameters (DDP) or shards of them.
     Rank 0 of them talks to the store. The ranks of FSDP and tensor parallelism are found by their

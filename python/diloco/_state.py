@@ -18,6 +18,7 @@ import collections
 import json
 import logging
 import re
+import sys
 from typing import (Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple,
                     Union)
 
@@ -273,8 +274,15 @@ _MAPPING = "diloco.mapping"  # [kind, pairs]: a mapping that a JSON object canno
 _KINDS = {"dict": dict, "Counter": collections.Counter}
 
 
+def _number_of(value: Any) -> Any:
+    """A scalar of numpy as Python's own; other values as they are."""
+    numpy = sys.modules.get("numpy")
+    return value.item() if numpy is not None and isinstance(value, numpy.generic) else value
+
+
 def _plain(value: Any, place: str) -> Any:
     """The value as JSON knows it, tuples as lists. RefusedError: it would not come back equal."""
+    value = _number_of(value)
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, (list, tuple)):
@@ -440,4 +448,5 @@ def pieces(inner: Any, island: Island, keep_inner_state: bool, extra: Mapping[st
     for name, thing in extra.items():
         found[f"torch.extra.{name}"] = Json(name, _JSON_ROOM, thing.state_dict,
                                             thing.load_state_dict, island)
+        found[f"torch.extra.{name}"].packed()  # Refused now, and not at the first due point.
     return found

@@ -200,9 +200,9 @@ class Refusals(InScratch):
             def load_state_dict(self, state):
                 raise AssertionError(state)
         model = small()
-        opt = self.optimizer(model, extra={"odd": Odd()}, sync_every=1)
-        with self.assertRaisesRegex(diloco.RefusedError, "plain numbers"):
-            inner_step(model, opt, 0, 0)
+        for sync_every in (1, 50):  # before the first step, and not at the first due point
+            with self.assertRaisesRegex(diloco.RefusedError, r"odd\.x is of type.*plain numbers"):
+                self.optimizer(model, extra={"odd": Odd()}, sync_every=sync_every)
 
 
 class OuterOptimizers(InScratch):

@@ -175,6 +175,23 @@ class ExtraStates(unittest.TestCase):
         self.assertEqual(sorted(found.state["counts"].elements()), [3, 3, 4])
         self.assertIs(list(found.state["by step"][12][None][1])[0], True)
 
+    def test_scalars_of_numpy_come_back_as_plain_numbers(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("no numpy")
+        state = {"at": numpy.int64(3), "rate": numpy.float32(.1), "on": numpy.bool_(True)}
+        saved, found = self.json(self.Thing(state)), self.Thing()
+        saved.pack()
+        taken = self.json(found)
+        taken.room()[:] = saved.room()
+        taken.unpack()
+        self.assertEqual(found.state, state)
+        self.assertEqual([type(v) for v in found.state.values()], [int, float, bool])
+        for odd in (numpy.zeros(()), numpy.complex64(1), numpy.longdouble(1)):
+            with self.assertRaisesRegex(diloco.RefusedError, r"thing\.at is of type"):
+                self.json(self.Thing({"at": odd})).pack()
+
     def test_what_would_not_come_back_is_refused_by_its_place(self):
         for state, why in ((object(), "thing is of type object"),
                            ({"a": [0, {5: b"x"}]}, r"thing\.a\[1\]\.5 is of type bytes"),
