@@ -500,6 +500,9 @@ class DiLoCo(Unique):
                                   check_start)
 
     def __enter__(self) -> DiLoCo:
+        if self._hooks:
+            raise InvalidError("this DiLoCo has been entered already, and a second time would count "
+                               "each step twice: use one with statement around the loop")
         claim(self._optimizer, self)
         self._hooks = [self._optimizer.register_step_pre_hook(lambda *_: self._before()),
                        self._optimizer.register_step_post_hook(lambda *_: self._side.after())]

@@ -130,6 +130,22 @@ class Refusals(InScratch):
                 inner_step(model, inner, 0, 1)
             self.assertEqualTensors(values(model), before)
 
+    def test_diloco_is_entered_once_at_a_time(self):
+        model = small()
+        inner = adamw(model)
+        d = diloco.DiLoCo(self.store, [model], inner, sync_every=50, heartbeat=0.05)
+        self.addCleanup(d.close)
+        with d:
+            with self.assertRaisesRegex(diloco.InvalidError, "one with statement"), d:
+                pass
+            inner_step(model, inner, 0, 0)
+        self.assertEqual(d.run.now.step, 1)
+        inner_step(model, inner, 0, 1)
+        self.assertEqual(d.run.now.step, 1)
+        with d:
+            inner_step(model, inner, 0, 2)
+        self.assertEqual(d.run.now.step, 2)
+
     def test_a_step_behind_the_end(self):
         model = small()
         opt = self.optimizer(model, sync_every=1, rounds=1)
