@@ -193,6 +193,15 @@ class InnerState:
     def room(self) -> torch.Tensor:
         return self._room
 
+    def check(self) -> None:
+        """InvalidError: parameters were added or removed since the join."""
+        count = sum(len(group["params"]) for group in self._inner.param_groups)
+        if count != self._flags:
+            raise InvalidError(f"the {type(self._inner).__name__} has {count} parameters, and had "
+                               f"{self._flags} when the run was joined: all replicas register the "
+                               "same tensors then, so add_param_group comes before it: take "
+                               "the group away to continue")
+
     def _view(self, room: torch.Tensor, slot: Slot, begin: int) -> Optional[torch.Tensor]:
         if not self._island.leads:
             return None

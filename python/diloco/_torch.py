@@ -447,12 +447,14 @@ class Binding(Unique):
             self._mirrors.help(asked)
 
     def check_open(self) -> None:
-        """InvalidError: the run has ended. ClosedError. Before an inner step, so that the tensors
+        """InvalidError: the run has ended, or `InnerState.check`. ClosedError. Before an inner step, so that the tensors
         stay its result."""
         if self.done:
             raise InvalidError("the run has ended, and a step of this replica alone does not count "
                                "in it: stop when `done` is true")
         self._check_closed()
+        if "torch.optimizer" in self._private:
+            self._private["torch.optimizer"].check()
         self._check_finished()
 
     def _check_closed(self) -> None:

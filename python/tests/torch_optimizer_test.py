@@ -146,6 +146,20 @@ class Refusals(InScratch):
             inner_step(model, inner, 0, 2)
         self.assertEqual(d.run.now.step, 2)
 
+    def test_parameters_that_are_added_to_the_inner_optimizer_are_refused_before_the_step(self):
+        model = small()
+        inner = adamw(model)
+        opt = self.optimizer(model, inner, sync_every=2, rounds=1)
+        inner_step(model, opt, 0, 0)
+        inner.add_param_group({"params": [torch.nn.Parameter(torch.zeros(3))]})
+        before = values(model)
+        with self.assertRaisesRegex(diloco.InvalidError, "AdamW has 5 parameters, and had 4"):
+            inner_step(model, opt, 0, 1)
+        self.assertEqualTensors(values(model), before)
+        del inner.param_groups[1]
+        inner_step(model, opt, 0, 1)
+        self.assertTrue(opt.done)
+
     def test_a_step_behind_the_end(self):
         model = small()
         opt = self.optimizer(model, sync_every=1, rounds=1)
