@@ -7,6 +7,7 @@ import hashlib
 import os
 from typing import Any, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
+from ._guards import check_replica, check_store
 from ._run import Run
 from .errors import DiffersError
 
@@ -45,6 +46,8 @@ def arguments(run: Any, replica: str, options: Mapping[str, Any], extra: Mapping
              "keep_inner_state": _fact(str(keeps_inner_state), str(keeps_inner_state)),
              "the scheduler and the extra state": _fact(names, names)}
     if not isinstance(run, Run):
+        check_store(run)
+        check_replica(replica)
         facts["the store of the run"] = _fact(str(os.fspath(run)), "a store")
         facts["replica"] = _fact(replica, repr(replica))
         whole = options.get("options") or {}

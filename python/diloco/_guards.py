@@ -32,6 +32,19 @@ class Unique:
                            "state_dict of the model and of the inner optimizer")
 
 
+def check_store(store: Any) -> None:
+    """InvalidError: it is neither a text nor a path."""
+    if not isinstance(store, (str, bytes, os.PathLike)):
+        raise InvalidError(f"the store is a {type(store).__name__}: give a folder's path or a URL "
+                           "such as http://HOST:PORT/RUN")
+
+
+def check_replica(replica: Any) -> None:
+    """InvalidError: it is no text."""
+    if not isinstance(replica, str):
+        raise InvalidError(f"the replica's name is {replica!r}: give a text such as \"r0\"")
+
+
 _stepped_by: "weakref.WeakKeyDictionary[Any, Any]" = weakref.WeakKeyDictionary()
 
 

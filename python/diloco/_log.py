@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional
 
 from . import _c
 from ._config import Config
+from ._guards import check_store
 from ._run import array_over, store_text
 from .errors import Interrupted, InvalidError, NotThereError
 
@@ -94,6 +95,7 @@ class RunLog:
     """A run as every reader sees it; nothing is written. NotThereError: no run there."""
 
     def __init__(self, store: Any) -> None:
+        check_store(store)
         self.store = store_text(store)
 
     def history(self, begin: int = 0, last: Optional[int] = None) -> List[Dict[str, Any]]:

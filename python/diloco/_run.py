@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 
 from . import _c
 from ._config import Config
-from ._guards import Unique
+from ._guards import Unique, check_replica, check_store
 from ._outer import OuterOptimizer, Registered, part_of
 from ._signals import interrupting
 from .errors import ClosedError, Interrupted, InvalidError, IOFailedError, NotThereError
@@ -187,6 +187,8 @@ class Run(Unique):
                  *, preset: Optional[str] = None, outer_optimizer: Any = None,
                  _model: str = "python", **keywords: Any) -> None:
         library = _c.lib()
+        check_store(store)
+        check_replica(replica)
         self.store = store_text(store)
         self.replica = replica
         if isinstance(outer_optimizer, str):

@@ -257,6 +257,15 @@ class Errors(InScratch):
         with self.assertRaisesRegex(diloco.InvalidError, "replica's name"):
             diloco.Run(self.store, "r 0")
 
+    def test_a_store_or_a_name_of_another_type_is_refused(self):
+        for store in (None, 7, ["runs/a"]):
+            for call in (diloco.Run, diloco.run):
+                with self.assertRaisesRegex(diloco.InvalidError, "store is a .*a folder's path or"):
+                    call(store)
+        for replica in (0, None, b"r0"):
+            with self.assertRaisesRegex(diloco.InvalidError, "replica's name is .*: give a text"):
+                diloco.Run(self.store, replica)
+
     def test_buffers(self):
         run = self.open()
         for data, why in ((b"1234", "format"), (array.array("d", [1]), "float32"),

@@ -160,6 +160,14 @@ class Refusals(InScratch):
         inner_step(model, opt, 0, 1)
         self.assertTrue(opt.done)
 
+    def test_a_store_or_a_name_of_another_type_is_refused(self):
+        model = small()
+        for store, replica, words in ((None, "r0", "the store is a NoneType"),
+                                      (self.store, 0, "replica's name is 0"),
+                                      (self.store, None, "replica's name is None")):
+            with self.assertRaisesRegex(diloco.InvalidError, words):
+                diloco.DiLoCoOptimizer(model, adamw(model), store, replica)
+
     def test_a_step_behind_the_end(self):
         model = small()
         opt = self.optimizer(model, sync_every=1, rounds=1)
