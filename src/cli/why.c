@@ -43,16 +43,6 @@ static void print_missing(const diloco_run_status *run, const char *name)
     printf("\n");
 }
 
-/* Print one missing member of the entry. Workers train the logical clients, and no object says
- * which worker trains which client now. */
-static void print_awaited(const diloco_run_status *run, const char *name, bool processes)
-{
-    if (processes)
-        print_missing(run, name);
-    else
-        printf("           %s: no worker has trained it yet\n", name);
-}
-
 /* Print the open entry with the number of its contributions, and each missing member. At most 64
  * are named in the status; the others are counted. */
 static void print_open_entry(const diloco_run_status *run, const dl_config *config)
@@ -66,7 +56,10 @@ static void print_open_entry(const diloco_run_status *run, const dl_config *conf
     printf("waits for  entry %" PRIu64 ": %zu of %zu contributions have arrived\n", w->entry,
            w->n_there, w->n_awaited);
     for (size_t i = 0; i < w->n_missing && i < reported; i++)
-        print_awaited(run, w->missing[i], dl_run_kind_of(config)->processes);
+        if (dl_run_kind_of(config)->processes)
+            print_missing(run, w->missing[i]);
+        else
+            printf("           %s: no worker has trained it yet\n", w->missing[i]);
     if (w->n_missing > reported) printf("           and %zu more\n", w->n_missing - reported);
 }
 
