@@ -5,8 +5,8 @@
  * since most of its settings are fixed from then on. crew/crew.h starts the replicas. */
 #include "cli/crew/crew.h"
 #include "cli/crew/names.h"
+#include "cli/display/onward.h"
 #include "cli/display/units.h"
-#include "cli/onward.h"
 #include "cli/settings/settings.h"
 #include "cli/swarm.h"
 #include <diloco/inspect.h>

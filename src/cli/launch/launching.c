@@ -1,8 +1,8 @@
 /* launching.c - see launching.h. */
 #include "cli/launch/launching.h"
 
+#include "cli/display/onward.h"
 #include "cli/display/units.h"
-#include "cli/onward.h"
 #include "cli/plan/plan_pages.h"
 #include "cli/settings/settings.h"
 

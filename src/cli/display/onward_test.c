@@ -1,5 +1,5 @@
 /* onward_test.c - the next steps after a run that is complete. */
-#include "cli/onward.h"
+#include "cli/display/onward.h"
 
 #include "check.h"
 #include "scratch.h"

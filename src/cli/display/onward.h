@@ -1,7 +1,7 @@
 /* onward.h - next steps of a user with an existing run: messages for the two surprises
  * of a second `diloco train`. */
-#ifndef DL_CLI_ONWARD_H
-#define DL_CLI_ONWARD_H
+#ifndef DL_CLI_DISPLAY_ONWARD_H
+#define DL_CLI_DISPLAY_ONWARD_H
 
 #include "base/config.h"
 

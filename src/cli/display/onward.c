@@ -3,7 +3,7 @@
  *
  * Two situations surprise a user of a second `diloco train`. The run is complete, so nothing would
  * train; or the command was given in another folder, so it would begin a second run. */
-#include "cli/onward.h"
+#include "cli/display/onward.h"
 
 #include "base/file.h"
 #include "base/run_kind.h"
