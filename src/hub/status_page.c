@@ -72,7 +72,8 @@ dl_response dl_status_begin(dl_http_request *r)
     diloco_status status = diloco_run_status_read(&run, url, 0);
     if (!status) status = dl_roster_view_read(&roster, url);
     if (!status) see_heartbeats(url + strlen("file://"), &run, roster.owner[0]);
-    dl_response reply = status == DILOCO_ENOENT
+    /* EDIFFERS: there is a log without run.json, as while a run is removed. */
+    dl_response reply = status == DILOCO_ENOENT || status == DILOCO_EDIFFERS
                             ? dl_refuse(r, 404, "", "there is no run in %s", name)
                         : status ? dl_refuse_failed(r, status)
                                  : reply_json(r, &run, &roster, store);

@@ -74,8 +74,8 @@ static diloco_status find(found *f, dl_store *store, const char *folder)
 /* Returns the name at *at and moves *at to the next one; NULL after the last. */
 static const char *next_key(const found *f, size_t *at)
 {
-    const char *key = (const char *)f->keys.data + *at;
     if (*at == f->keys.len) return NULL;
+    const char *key = (const char *)f->keys.data + *at;
     *at += strlen(key) + 1;
     return key;
 }
