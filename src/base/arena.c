@@ -56,15 +56,24 @@ diloco_status dl_arena_init_file(dl_arena *arena, size_t size, const char *folde
     return DILOCO_OK;
 }
 
-/* Only whole pages inside the range leave. A page that it shares with other data stays. */
-void dl_arena_put_out(void *data, size_t n)
+/* Advises about the whole pages inside data[n]; a page that it shares with other data is not among
+ * them. Returns false if the system does not know the advice. */
+static bool advise(void *data, size_t n, int advice)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)data;
     const uintptr_t begin = (at + page - 1) / page * page, end = (at + n) / page * page;
-    if (begin >= end) return;
-    /* Before Linux 5.4 they leave this process, and memory when the system needs it. */
-    if (madvise((void *)begin, end - begin, MADV_PAGEOUT))
-        (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
+    return begin >= end || madvise((void *)begin, end - begin, advice) == 0;
+}
+
+void dl_arena_let_go(void *data, size_t n)
+{
+    (void)advise(data, n, MADV_DONTNEED);
+}
+
+/* Before Linux 5.4 they leave this process, and memory when the system needs it. */
+void dl_arena_put_out(void *data, size_t n)
+{
+    if (!advise(data, n, MADV_PAGEOUT)) (void)advise(data, n, MADV_DONTNEED);
 }
 
 void dl_arena_deinit(dl_arena *arena)

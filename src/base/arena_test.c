@@ -57,6 +57,25 @@ TEST(memory_is_zeroed_on_both_sides_of_the_mmap_border)
     check_zeroed(3 << 20);
 }
 
+TEST(pages_that_are_let_go_are_zero_and_their_neighbours_stay)
+{
+    enum { SIZE = 3 << 20, BEGIN = 100, LEN = 2 << 20, PAGES_MAX = 1 << 16 };
+    dl_arena arena;
+    CHECK_OK(dl_arena_init(&arena, SIZE));
+    unsigned char *bytes = dl_arena_take(&arena, SIZE);
+    memset(bytes, 0xAB, SIZE);
+    dl_arena_let_go(bytes + BEGIN, LEN);
+    for (size_t i = 0; i < SIZE; i++) {
+        const bool inside = i >= BEGIN && i < BEGIN + LEN;
+        const bool deep = i >= BEGIN + PAGES_MAX && i < BEGIN + LEN - PAGES_MAX;
+        if (!inside) CHECK_INT(0xAB, bytes[i]);
+        if (deep) CHECK_INT(0, bytes[i]);
+    }
+    dl_arena_let_go(bytes + 10, 20); /* no whole page */
+    CHECK_INT(0xAB, bytes[10]);
+    dl_arena_deinit(&arena);
+}
+
 TEST(an_arena_in_a_file_is_zeroed_and_keeps_offloaded_values)
 {
     enum { SIZE = (1 << 20) + 100 };
@@ -99,5 +118,6 @@ TEST(sizes_that_overflow_are_refused_as_no_memory)
 
 TEST_MAIN(a_measured_layout_fits_exactly, an_arena_in_a_file_is_zeroed_and_keeps_offloaded_values,
           memory_is_zeroed_on_both_sides_of_the_mmap_border,
+          pages_that_are_let_go_are_zero_and_their_neighbours_stay,
           an_arena_of_nothing_gives_pointers_to_nothing,
           sizes_that_overflow_are_refused_as_no_memory)

@@ -32,7 +32,7 @@ void dl_step_gather(const dl_outer_step_args *args, dl_step_room *room, const si
         const dl_contribution_data *c = &args->members[which ? which[k] : k];
         const bool seen = form->codec->view && !c->mapped;
         const float *view = seen ? form->codec->view(c->payload, at) : NULL;
-        float *own = room->decoded + k * DL_MEMBER_STRIDE;
+        float *own = room->decoded + k * room->stride;
         if (!view) form->codec->decode(form, own, c->payload, c->len, at, n);
         room->members[k] = view ? view : own;
         if (c->mapped && let_go) dl_map_let_go(c->mapped, c->mapped_len);

@@ -167,7 +167,7 @@ static void combine_elements(const dl_outer_walk *s, dl_step_room *room, size_t 
     const float *const *inputs = room->members;
     if (plan->mixed) {
         for (size_t i = 0; i < plan->n_inputs; i++) {
-            float *input = room->mixed + i * DL_MEMBER_STRIDE;
+            float *input = room->mixed + i * room->stride;
             dl_weighted_sum(input, room->members, plan->coef + i * plan->n_used, plan->n_used, n);
             room->inputs[i] = input;
         }
@@ -563,9 +563,9 @@ static diloco_status step_by_blocks(dl_fragment_state *out, const dl_fragment_st
     return DILOCO_OK;
 }
 
-diloco_status dl_outer_step(dl_fragment_state *out, const dl_fragment_state *in,
-                            const dl_outer_step_args *args, dl_outer_step_facts *facts,
-                            dl_outer_scratch *scratch, dl_pool *pool)
+static diloco_status step(dl_fragment_state *out, const dl_fragment_state *in,
+                          const dl_outer_step_args *args, dl_outer_step_facts *facts,
+                          dl_outer_scratch *scratch, dl_pool *pool)
 {
     dl_outer_step_args combined = *args;
     dl_outer_step_facts rest;
@@ -577,4 +577,13 @@ diloco_status dl_outer_step(dl_fragment_state *out, const dl_fragment_state *in,
     }
     DL_TRY(dl_walk_whole(out, in, &combined, scratch, pool));
     return step_by_blocks(out, in, &combined, args->combined ? facts : &rest, scratch, pool);
+}
+
+diloco_status dl_outer_step(dl_fragment_state *out, const dl_fragment_state *in,
+                            const dl_outer_step_args *args, dl_outer_step_facts *facts,
+                            dl_outer_scratch *scratch, dl_pool *pool)
+{
+    const diloco_status status = step(out, in, args, facts, scratch, pool);
+    dl_step_let_go(scratch);
+    return status;
 }

@@ -2,6 +2,8 @@
  * a step does not touch (decode buffers of a codec with views) cost nothing. */
 #include "outer/step_scratch.h"
 
+#include "outer/outer_tile.h"
+
 #include <stdlib.h>
 
 /* RDA takes the plain mean of embeddings, and of tensors that no optimizer moves. */
@@ -32,20 +34,27 @@ static size_t make_stretches(dl_stretch *out, const dl_manifest *manifest, int f
     return n;
 }
 
+/* A member's block, and a gap, so that members do not share their cache sets. A small fragment has
+ * no whole block: a page for each of a thousand members of it would be almost empty. */
+static size_t member_stride(size_t n_f32)
+{
+    return dl_size_min(dl_size_round_up(n_f32, DL_TILE), DL_BLOCK) + 16;
+}
+
 /* Lays out the memory that a rule other than a weighted mean needs. A product that overflows
  * becomes SIZE_MAX, which the arena refuses. */
 static void layout_rule(dl_outer_scratch *s, size_t n_f32, size_t most_stretches, dl_arena *arena)
 {
     const dl_combiner *combiner = s->rule.combiner;
     bool mixes = s->rule.mixing != DL_MIX_NONE, elements = combiner->elements != NULL;
-    size_t n = s->max_members, n_parts = 0, square;
+    size_t n = s->max_members, stride = member_stride(n_f32), n_parts = 0, square;
     if (mixes || combiner->measure || s->rule.checked)
         n_parts = n_f32 / DL_LEAF_FLOATS + 1 + most_stretches + s->rule.most_slices;
     if (!dl_size_mul(&square, n + 1, n + 1)) square = SIZE_MAX;
     if (!dl_size_mul(&n_parts, n_parts, square)) n_parts = SIZE_MAX;
     for (int t = 0; t < s->n_threads; t++) {
         dl_step_room room = s->rooms ? s->rooms[t] : (dl_step_room){0};
-        room.mixed = DL_ARENA_ARRAY(arena, float, mixes &&elements ? n *DL_MEMBER_STRIDE : 0);
+        room.mixed = DL_ARENA_ARRAY(arena, float, mixes &&elements ? n *stride : 0);
         room.inputs = DL_ARENA_ARRAY(arena, const float *, n + 1);
         room.sort = DL_ARENA_ARRAY(arena, float, elements ? dl_sort_room(n) : 0);
         if (s->rooms) s->rooms[t] = room;
@@ -70,10 +79,14 @@ static void layout(dl_outer_scratch *s, const dl_manifest *manifest, dl_arena *a
         most_stretches = dl_size_max(most_stretches, n);
     }
     s->rooms = DL_ARENA_ARRAY(arena, dl_step_room, (size_t)s->n_threads);
+    s->stretches = DL_ARENA_ARRAY(arena, dl_stretch, n_stretches);
+    s->first_stretch = DL_ARENA_ARRAY(arena, size_t, (size_t)manifest->n_fragments + 1);
+    s->of_steps = arena->used;
     for (int t = 0; t < s->n_threads; t++) {
         dl_step_room room = {0};
         room.G = DL_ARENA_ARRAY(arena, float, DL_BLOCK);
-        room.decoded = DL_ARENA_ARRAY(arena, float, s->max_members *DL_MEMBER_STRIDE);
+        room.stride = member_stride(n_f32);
+        room.decoded = DL_ARENA_ARRAY(arena, float, s->max_members *room.stride);
         room.members = DL_ARENA_ARRAY(arena, const float *, s->max_members);
         if (s->rooms) s->rooms[t] = room;
     }
@@ -84,9 +97,16 @@ static void layout(dl_outer_scratch *s, const dl_manifest *manifest, dl_arena *a
         s->leaves[v] = DL_ARENA_ARRAY(arena, dl_hash, n_f32 / DL_LEAF_FLOATS + 1);
     s->unit = DL_ARENA_ARRAY(arena, float, s->max_members);
     s->ones = DL_ARENA_ARRAY(arena, float, s->max_members);
-    s->stretches = DL_ARENA_ARRAY(arena, dl_stretch, n_stretches);
-    s->first_stretch = DL_ARENA_ARRAY(arena, size_t, (size_t)manifest->n_fragments + 1);
     layout_rule(s, n_f32, most_stretches, arena);
+}
+
+enum { KEPT_MAX = 16 << 20 }; /* bytes; to get fewer back costs more than they are worth */
+
+/* The matrices of a thousand members are tens of megabytes, and lie idle while a round trains. */
+void dl_step_let_go(dl_outer_scratch *s)
+{
+    const size_t n = s->arena.used - s->of_steps;
+    if (s->arena.mapped && n > KEPT_MAX) dl_arena_let_go(s->arena.base + s->of_steps, n);
 }
 
 size_t dl_outer_scratch_bytes(const dl_manifest *manifest, const dl_combine_rule *rule,

@@ -7,8 +7,7 @@
 
 enum {
     DL_LEAF_FLOATS = DL_LEAF_BYTES / 4,
-    DL_STEP_VECTORS = 1 + DL_OUTER_MAX_STATE, /* theta and the outer vectors */
-    DL_MEMBER_STRIDE = DL_BLOCK + 16          /* so that members do not share their cache sets */
+    DL_STEP_VECTORS = 1 + DL_OUTER_MAX_STATE /* theta and the outer vectors */
 };
 
 /* A run of elements of the f32 array that are treated alike: all or none decay, and where the
@@ -23,9 +22,10 @@ typedef struct dl_stretch {
 typedef struct dl_step_room {
     dl_leaf_hash hash[DL_STEP_VECTORS];
     float *G;              /* [DL_BLOCK] the combined update */
-    float *decoded;        /* [max_members * DL_MEMBER_STRIDE] */
+    size_t stride;         /* floats from one member's block to the next */
+    float *decoded;        /* [max_members * stride] */
     const float **members; /* [max_members] this block of each: in `decoded`, or a view */
-    float *mixed;          /* [max_members * DL_MEMBER_STRIDE] inputs that are sums of members */
+    float *mixed;          /* [max_members * stride] inputs that are sums of members */
     const float **inputs;  /* [max_members + 1] */
     float *sort;           /* [dl_sort_room(max_members)] */
     size_t bad;            /* the first element with a result that is not finite; SIZE_MAX: none */
@@ -34,7 +34,8 @@ typedef struct dl_step_room {
 } dl_step_room;
 
 struct dl_outer_scratch {
-    dl_arena arena; /* holds all that follows */
+    dl_arena arena;  /* holds all that follows */
+    size_t of_steps; /* where in it that begins which only a step in progress needs */
     size_t max_members;
     int n_threads;
     dl_step_room *rooms;              /* [n_threads] */
@@ -54,6 +55,9 @@ struct dl_outer_scratch {
     double *partial;      /* dot products of each part of member_blocks.c: matrices of at most
                            * (max_members + 1)^2 */
 };
+
+/* After a step: what only it needed returns to the system, if that is much. */
+void dl_step_let_go(dl_outer_scratch *scratch);
 
 /* This block of the members that `which` lists, into room->members. */
 void dl_step_gather(const dl_outer_step_args *args, dl_step_room *room, const size_t *which,
