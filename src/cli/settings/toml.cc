@@ -128,7 +128,7 @@ void set_value(item &item, const toml::node &node)
     }
 }
 
-/* Tables are walked recursively; the depth is bounded by toml++. */
+/* Tables are walked recursively. toml++ bounds the depth of brackets, check_keys that of dots. */
 void collect(std::vector<item> &items, const toml::table &table, const std::string &prefix)
 {
     for (auto &&[key, node] : table) {
@@ -154,9 +154,32 @@ bool lacks_digit(std::string_view text, dl_toml_place at)
     return text[at.column - 1] == '.' && text[at.column] >= '0' && text[at.column] <= '9';
 }
 
+/* Refuse a line with a thousand dots outside strings. toml++ makes a table of each part of a key,
+ * and both it and `collect` take stack for each table. */
+void check_keys(std::string_view text)
+{
+    constexpr unsigned most = 1000;
+    dl_toml_place at = {1, 0};
+    unsigned n = 0;
+    char quote = 0;
+    for (size_t i = 0; i < text.size(); i++) {
+        const char c = text[i];
+        at.column++;
+        if (c == '\n')
+            at = {at.line + 1, 0}, n = 0, quote = 0;
+        else if (quote == '"' && c == '\\' && i + 1 < text.size() && text[i + 1] != '\n')
+            i++, at.column++;
+        else if (quote ? c == quote : c == '"' || c == '\'')
+            quote = quote ? 0 : c;
+        else if (!quote && c == '.' && ++n > most)
+            throw refusal{"a key of more than " + std::to_string(most) + " parts", at};
+    }
+}
+
 /* Values are sorted by their places in the text, as a table of toml++ has them by name. */
 std::vector<item> parse(const char *text, size_t len)
 {
+    check_keys({text, len});
     toml::parse_result result = toml::parse(std::string_view(text, len));
     if (!result) {
         std::string why(result.error().description());

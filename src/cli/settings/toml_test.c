@@ -125,7 +125,30 @@ TEST(broken_text_is_refused_with_its_place)
     CHECK_INT(1, error.at.line);
 }
 
-TEST_MAIN(tables_and_dotted_keys_become_dotted_names_in_the_order_of_the_text,
+static void check_dots(const char *before, const char *after, unsigned column)
+{
+    enum { N = 20000 };
+    char text[2 * N + 64];
+    size_t len = (size_t)snprintf(text, sizeof text, "ok = 1\n%s", before);
+    for (int i = 0; i < N; i++)
+        len += (size_t)snprintf(text + len, sizeof text - len, "a.");
+    len += (size_t)snprintf(text + len, sizeof text - len, "a%s", after);
+    dl_toml_error error = {.text = ""};
+    seen all = {.n = 0, .stop_after = 1};
+    if (!column) CHECK(dl_toml_walk(text, len, note, &all, &error));
+    if (column) check_refuses("more than 1000 parts", 2, column, text, len);
+}
+
+TEST(a_key_of_many_parts_is_refused_before_it_takes_the_stack)
+{
+    check_dots("", " = 1\n", 2002);
+    check_dots("[", "]\nb = 1\n", 2003);
+    check_dots("b = \"\\\"", "\"\n", 0);
+    check_dots("b = '", "'\n", 0);
+}
+
+TEST_MAIN(a_key_of_many_parts_is_refused_before_it_takes_the_stack,
+          tables_and_dotted_keys_become_dotted_names_in_the_order_of_the_text,
           numbers_keep_their_type_and_read_back_to_equal_bits,
           an_array_of_strings_is_joined_by_commas,
           an_array_of_strings_is_json_too_and_has_the_place_of_the_first_comma,
