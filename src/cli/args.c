@@ -302,7 +302,12 @@ static diloco_status read_flag(dl_args *args, int *at)
     }
     if (!value && *at + 1 == args->argc)
         return dl_fail(DILOCO_EINVAL, "%s needs a value: %s %s", row->name, row->name, row->value);
-    return take_flag(args, flag, value ? value : args->argv[++*at]);
+    if (!value) value = args->argv[++*at];
+    if (!*value && strcmp(row->value, "TEXT") != 0) /* as an unset variable of a shell leaves it */
+        return dl_fail(DILOCO_EINVAL,
+                       "%s \"\": the %s is empty; leave the flag out for its default", row->name,
+                       row->value);
+    return take_flag(args, flag, value);
 }
 
 /* Keep the one argument that is no flag. A second one, unless the command has a meaning for it, is

@@ -75,6 +75,7 @@ TEST(unknown_flags_are_answered_with_the_nearest_of_their_command)
 TEST(wrong_values_and_targets_are_refused)
 {
     check_refused("--seed needs a value", "train --seed");
+    check_refused("--seed \"\": the S is empty", "train --seed=");
     check_refused("--json takes no value", "train --json=1");
     check_refused("--seed is given twice: 1 and 2", "train --seed 1 --seed 2");
     check_refused("--set KEY=VALUE", "train --set x");

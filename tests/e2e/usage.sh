@@ -38,7 +38,11 @@ expect_error 3 'take a smaller model (parameters.model)' diloco train tiny.toml 
 [ ! -e big ] || fail "a run that cannot fit was created"
 expect_error 1 'there is no folder nope; check its spelling' diloco doctor nope
 [ ! -e nope ] || fail "doctor made a folder"
-expect_error 2 '--store: store "" names no place' diloco train tiny.toml --store ''
+for flag in --store --coord --record; do
+    expect_error 2 "$flag \"\": the" diloco train tiny.toml $flag ''
+done
+expect_error 2 '--set: store "" names no place' diloco train tiny.toml --set run.store=
+expect_error 2 '--store "": the URL is empty' diloco join --peer 127.0.0.1:1 --store ''
 for choice in combiner=foo trainer.optimizer=foo data.sampler=foo preset=foo; do
     expect_error 2 'foo" is unknown' diloco train tiny.toml --set $choice --print-config
 done
