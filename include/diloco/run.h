@@ -253,6 +253,14 @@ DILOCO_API void diloco_run_record(diloco_run *run, const char *line, size_t len)
 DILOCO_API void diloco_run_on_lr(diloco_run *run, double (*fn)(void *user, uint64_t entry),
                                  void *user);
 
+/* diloco_run_on_wait sets a function that is called during a long wait of diloco_step for other
+ * replicas. Its first call comes when a wait has lasted after_s seconds. The next one comes when a
+ * wait has lasted twice as long as that of the call before. `entry` is the missing one. It is
+ * called on the thread of diloco_step, and may call nothing of the run. It is not called for the
+ * workers of a federated run. Before join. */
+typedef void (*diloco_wait_fn)(void *user, uint64_t entry, double waited_s);
+DILOCO_API void diloco_run_on_wait(diloco_run *run, double after_s, diloco_wait_fn fn, void *user);
+
 /* Where check.probe is set: the function returns the loss of a model on samples that no replica
  * trains on. The model's tensors come in registered order, each in its type, in host memory, during
  * the call; they are no replica's. The replica that closes an entry calls it once for the shared

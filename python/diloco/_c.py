@@ -15,6 +15,7 @@ import ctypes.util
 import logging
 import os
 import pathlib
+import shlex
 import threading
 from ctypes import (CFUNCTYPE, POINTER, c_bool, c_char, c_char_p, c_double, c_float, c_int,
                     c_size_t, c_uint32, c_uint64, c_void_p)
@@ -265,6 +266,7 @@ STRUCTS: Dict[str, Any] = {
 
 RECORD_FN = CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)
 LR_FN = CFUNCTYPE(c_double, c_void_p, c_uint64)
+ON_WAIT_FN = CFUNCTYPE(None, c_void_p, c_uint64, c_double)
 PROBE_FN = CFUNCTYPE(c_int, c_void_p, POINTER(c_double), POINTER(c_void_p), c_size_t)
 FILL_FN = CFUNCTYPE(c_int, c_void_p, c_void_p)
 LOG_FN = CFUNCTYPE(None, c_void_p, c_int, c_char_p)
@@ -300,6 +302,7 @@ FUNCTIONS: Dict[str, Tuple[Any, List[Any]]] = {
     "diloco_run_on_record": (None, [Handle, RECORD_FN, c_void_p]),
     "diloco_run_record": (None, [Handle, c_char_p, c_size_t]),
     "diloco_run_on_lr": (None, [Handle, LR_FN, c_void_p]),
+    "diloco_run_on_wait": (None, [Handle, c_double, ON_WAIT_FN, c_void_p]),
     "diloco_run_on_probe": (None, [Handle, PROBE_FN, c_void_p]),
     "diloco_clients_run_sized": (Status, [Handle, POINTER(Clients), c_size_t]),
     "diloco_division_create": (Status, [POINTER(Handle), Handle, c_void_p, c_uint64, c_uint64]),
@@ -440,6 +443,21 @@ def _route_log(library: ctypes.CDLL) -> None:
     """The library's lines go to Python's logger "diloco", until the interpreter ends."""
     library.diloco_log_set(_log_fn, None, len(_LEVELS) - 2)
     atexit.register(library.diloco_log_set, LOG_FN(), None, 0)
+
+
+WAIT_REPORTED_S = 10.0  # shortest wait that is reported; the next one is twice as long
+
+
+def warn_of_waits(handle: Any, store: str) -> Any:
+    """Warn of long waits for other replicas. The result has to be kept as long as the run. A
+    secret may follow the # of a store's address."""
+    def warn(_user: Any, entry: int, waited_s: float) -> None:
+        _logger.warning(
+            "waiting for entry %d, %.0f s so far; to see which replicas are missing: "
+            "diloco status %s --why", entry, waited_s, shlex.quote(store.partition("#")[0]))
+    callback = ON_WAIT_FN(warn)
+    lib().diloco_run_on_wait(handle, WAIT_REPORTED_S, callback, None)
+    return callback
 
 
 # ---- errors ---------------------------------------------------------------------------------

@@ -209,6 +209,7 @@ class Run(Unique):
         _c.check(library.diloco_run_open_with_sized(
             ctypes.byref(self._handle), config._handle, _c.text(replica), ctypes.byref(parts),
             ctypes.sizeof(parts)))
+        self._kept.append(_c.warn_of_waits(self._handle, self.store))
         # The exchange may call back until it is closed: its callbacks are kept as long.
         self._made_here()
         self._called = kept  # until the library has released its memory

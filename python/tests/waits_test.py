@@ -8,6 +8,7 @@ import pathlib
 import re
 import signal
 import threading
+import time
 import unittest
 from unittest import mock
 
@@ -41,6 +42,14 @@ class Waits(InScratch):
             run.step()
         counter.join()
         self.assertEqual(len(counts), 100_000)
+
+    def test_a_long_wait_is_warned_of(self):
+        with mock.patch.object(_c, "WAIT_REPORTED_S", .01):
+            run = self.waiting()
+        with self.assertLogs("diloco", "WARNING") as log:
+            self.step_with_another(run, heard=lambda: len(log.output) > 1)
+        for line in log.output[:2]:
+            self.assertRegex(line, rf"waiting for entry 0, 0 s .* diloco status {self.store} --why")
 
     def test_a_step_that_was_interrupted_goes_on(self):
         run = self.waiting()
@@ -141,9 +150,11 @@ class Waits(InScratch):
             saves.append(send)
             run.save()
 
-    def step_with_another(self, run):
-        """A step that waits for r1."""
+    def step_with_another(self, run, heard=lambda: True):
+        """A step that waits for r1, which comes when that has been heard."""
         def other():
+            while not heard():
+                time.sleep(.001)
             with diloco.Run(self.store, "r1", QUICK) as late:
                 late.tensor("w", array.array("f", [1]))
                 late.join()

@@ -33,8 +33,8 @@ DL_MUST_CHECK diloco_status dl_arena_init_file(dl_arena *arena, size_t size, con
                                                const char *what);
 void dl_arena_deinit(dl_arena *arena); /* zeroed is fine */
 
-/* What data[n] of an arena holds is lost: its whole pages return to the system, and are zero when
- * they are used again. The rest keeps its contents. */
+/* The contents of data[n] of an arena are lost: its whole pages return to the system, and are zero
+ * when they are used again. The rest keeps its contents. */
 void dl_arena_let_go(void *data, size_t n);
 
 /* In such a file's arena, the pages wholly inside data[n] leave memory. They are written, and are

@@ -233,6 +233,7 @@ void dl_step_measure(const dl_outer_step_args *args, const dl_fragment_state *in
         for (size_t k = 0; k < square(&m); k++)
             gram[k] += sums[k];
     }
+    dl_step_let_go_of_parts(scratch);
 }
 
 /* ---- slice by slice: the members' norms, then the lower triangle for each stretch that the slice
@@ -258,6 +259,7 @@ void dl_step_measure_slice(double *out, const dl_outer_step_args *args, const dl
     dl_pool_run(pool, measure_part, &m);
     for (part p = {.end = m.first}; next_part(&m, &p);)
         out = put_triangle(out, add_parts(&m, &p), scratch->plan.n_rows);
+    dl_step_let_go_of_parts(scratch);
 }
 
 static const double *add_triangle(double *gram, const double *from, size_t n_rows)

@@ -61,6 +61,7 @@ static void layout_rule(dl_outer_scratch *s, size_t n_f32, size_t most_stretches
     }
     s->norm2 = DL_ARENA_ARRAY(arena, double, n);
     s->plain = DL_ARENA_ARRAY(arena, bool, most_stretches);
+    s->n_partial = n_parts;
     s->partial = DL_ARENA_ARRAY(arena, double, n_parts);
     dl_combine_plan_layout(&s->plan, arena, &s->rule, n, most_stretches);
 }
@@ -102,11 +103,20 @@ static void layout(dl_outer_scratch *s, const dl_manifest *manifest, dl_arena *a
 
 enum { KEPT_MAX = 16 << 20 }; /* bytes; to get fewer back costs more than they are worth */
 
-/* The matrices of a thousand members are tens of megabytes, and lie idle while a round trains. */
+static void let_go(const dl_outer_scratch *s, void *data, size_t n)
+{
+    if (s->arena.mapped && n > KEPT_MAX) dl_arena_let_go(data, n);
+}
+
+/* The matrices of a thousand members are tens of megabytes, and of no use while a round trains. */
 void dl_step_let_go(dl_outer_scratch *s)
 {
-    const size_t n = s->arena.used - s->of_steps;
-    if (s->arena.mapped && n > KEPT_MAX) dl_arena_let_go(s->arena.base + s->of_steps, n);
+    let_go(s, s->arena.base + s->of_steps, s->arena.used - s->of_steps);
+}
+
+void dl_step_let_go_of_parts(dl_outer_scratch *s)
+{
+    let_go(s, s->partial, s->n_partial * sizeof *s->partial);
 }
 
 size_t dl_outer_scratch_bytes(const dl_manifest *manifest, const dl_combine_rule *rule,

@@ -52,12 +52,15 @@ struct dl_outer_scratch {
     dl_arena whole_arena; /* holds, for an optimizer that steps whole fragments: */
     dl_combined whole;    /* of the largest */
     void *room;           /* of the row; NULL without outer->room */
-    double *partial;      /* dot products of each part of member_blocks.c: matrices of at most
-                           * (max_members + 1)^2 */
+    size_t n_partial;
+    double *partial; /* [n_partial] dot products of each part of member_blocks.c: matrices of at
+                      * most (max_members + 1)^2 */
 };
 
-/* After a step: what only it needed returns to the system, if that is much. */
+/* These return to the system, if they are much: after a step what only it needed, and after
+ * measuring the numbers of each part. */
 void dl_step_let_go(dl_outer_scratch *scratch);
+void dl_step_let_go_of_parts(dl_outer_scratch *scratch);
 
 /* This block of the members that `which` lists, into room->members. */
 void dl_step_gather(const dl_outer_step_args *args, dl_step_room *room, const size_t *which,

@@ -32,6 +32,18 @@ static void wait_a_little(dl_driver *d)
     pthread_cond_timedwait(&d->thread.moved_on, &d->thread.lock, &t);
 }
 
+/* Call it without the lock, on the trainer's thread. Of waits that are equally long only the
+ * first is reported. */
+void dl_driver_report_wait(dl_driver *d, uint64_t entry)
+{
+    const dl_wait_hook *hook = &d->a.on_wait;
+    if (!hook->fn || !d->trainer.wait_began || d->a.work) return;
+    const double waited_s = dl_seconds(dl_clock_now() - d->trainer.wait_began);
+    if (waited_s < hook->after_s || waited_s < 2 * d->trainer.reported_s) return;
+    d->trainer.reported_s = waited_s;
+    hook->fn(hook->user, entry, waited_s);
+}
+
 /* The exchange has its own thread, so the trainer only waits for it. An interrupt is noticed within
  * one slice, and needs no call to the exchange. If the exchange has failed, its error is returned
  * with the text that its thread has stored. */
@@ -41,6 +53,10 @@ static diloco_status wait_beside(dl_driver *d, const dl_stop *stop)
     pthread_mutex_lock(&d->thread.lock);
     while (!status && !dl_exchange_is_there(d, stop)) {
         wait_a_little(d);
+        const uint64_t entry = d->pace.applied;
+        pthread_mutex_unlock(&d->thread.lock);
+        dl_driver_report_wait(d, entry);
+        pthread_mutex_lock(&d->thread.lock);
         if (atomic_exchange(d->a.interrupted, false))
             status = dl_fail(DILOCO_EINTERRUPTED, "interrupted while waiting for the log");
     }
@@ -52,9 +68,10 @@ static diloco_status wait_beside(dl_driver *d, const dl_stop *stop)
 /* Waits until `stop` may be done or, if it is NULL, until the log has ended. */
 static diloco_status wait_for(dl_driver *d, const dl_stop *stop)
 {
-    const dl_time began = dl_clock_now();
+    const dl_time began = d->trainer.wait_began = dl_clock_now();
     const diloco_status status =
         d->thread.beside ? wait_beside(d, stop) : dl_exchange_until(d, stop);
+    d->trainer.wait_began = 0;
     d->trainer.waited_s += dl_seconds(dl_clock_now() - began);
     return status;
 }

@@ -11,6 +11,8 @@
 #include "exchange/exec.h"
 #include "run/run_events.h"
 
+#include <diloco/run.h>
+
 #include <stdatomic.h>
 
 typedef struct dl_driver dl_driver;
@@ -38,6 +40,13 @@ typedef struct dl_driver_saves {
     diloco_status (*write)(void *user, int slot);
 } dl_driver_saves;
 
+/* fn: of a long wait of training for other replicas (diloco_run_on_wait); NULL: no call. */
+typedef struct dl_wait_hook {
+    diloco_wait_fn fn;
+    void *user;
+    double after_s;
+} dl_wait_hook;
+
 typedef struct dl_driver_args {
     dl_store *store; /* the exchange's handle; borrowed, as all pointers here */
     dl_exec *exec;
@@ -52,6 +61,7 @@ typedef struct dl_driver_args {
     double (*lr)(void *user, uint64_t entry);
     void *lr_user;
     dl_driver_saves saves;
+    dl_wait_hook on_wait;
     /* Federated; NULL: does nothing. The open entry waits: train one of its sampled clients.
      * *worked: it is worth looking again. */
     diloco_status (*work)(void *user, bool *worked);

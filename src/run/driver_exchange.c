@@ -73,6 +73,7 @@ static diloco_status wait_in_slices(dl_driver *d, const dl_request *request)
         status = dl_store_wait(d->a.store, prefixes, n, d->exchange.moved,
                                slice < request->wait.until ? slice : request->wait.until);
         d->exchange.moved = false;
+        if (!d->thread.beside) dl_driver_report_wait(d, request->entry);
     }
     dl_background_set_waiting(d->background, false);
     d->exchange.waited += dl_clock_now() - began;

@@ -41,13 +41,15 @@ typedef struct dl_driver_outcome {
 } dl_driver_outcome;
 
 /* Used by the trainer's half alone. over: the run has ended for this replica. waited_s: seconds
- * that training has waited for the exchange. */
+ * that training has waited for the exchange. wait_began: of the wait in progress, or 0. reported_s:
+ * the longest wait that was reported (diloco_run_on_wait). */
 typedef struct dl_driver_trainer {
     bool over;
     bool warned_slow; /* of a disk that is slower than the due points: once */
     bool warned_full; /* of a lack of memory for a copy: once */
     dl_divergence divergence;
-    double waited_s;
+    double waited_s, reported_s;
+    dl_time wait_began;
 } dl_driver_trainer;
 
 /* Used by the exchange's half alone. loaded: the first REJOIN has succeeded, so errors go to the
@@ -117,6 +119,7 @@ static inline dl_control *dl_driver_control(const dl_driver *d)
 
 dl_store_counters dl_exchange_traffic(const dl_driver *d);
 dl_store_speed dl_exchange_speed(const dl_driver *d);
+void dl_driver_report_wait(dl_driver *d, uint64_t entry); /* driver.c: the wait in progress */
 void dl_driver_on_note(void *driver, const dl_note *n);
 void dl_driver_on_move(void *driver, const dl_transition *move);
 

@@ -55,6 +55,7 @@ typedef struct dl_run_hooks {
     void *lr_user;
     diloco_probe_fn probe;
     void *probe_user;
+    dl_wait_hook wait;
 } dl_run_hooks;
 
 /* Threads for tensor work. A pool serves one caller at a time. */

@@ -378,6 +378,7 @@ static diloco_status make_driver(diloco_run *run, const dl_local_facts *facts)
                            .beside = run->join.beside,
                            .lr = run->hooks.lr,
                            .lr_user = run->hooks.lr_user,
+                           .on_wait = run->hooks.wait,
                            .fresh = dl_run_fresh,
                            .user = run,
                            .work = run->workers.worker_hooks.work ? work_for_clients : NULL,

@@ -187,6 +187,59 @@ static void interrupt_first(toy *all, const char *store)
     CHECK_CONTAINS("NULL", diloco_error_text());
 }
 
+typedef struct told {
+    diloco_run *run;
+    uint64_t entry[3];
+    double waited_s[3];
+    int n;
+} told;
+
+/* The third call ends the wait. */
+static void note_wait(void *user, uint64_t entry, double waited_s)
+{
+    told *t = user;
+    if (t->n == 3) return;
+    t->entry[t->n] = entry;
+    t->waited_s[t->n] = waited_s;
+    if (++t->n == 3) diloco_run_interrupt(t->run);
+}
+
+static void check_waits(const char *store, const char *state, void (*change)(diloco_run *run))
+{
+    toy all[CREW];
+    told t = {.n = 0};
+    crew_of(all, store, state);
+    CHECK_OK(toy_open(&all[0]));
+    t.run = all[0].run;
+    if (change) change(t.run);
+    diloco_run_on_wait(t.run, .01, note_wait, &t);
+    CHECK_OK(diloco_run_join(t.run));
+    diloco_status status = DILOCO_OK;
+    for (int k = 0; k < 4 && !status; k++) {
+        const diloco_run_info now = diloco_run_now(t.run);
+        toy_step(&all[0], &now);
+        status = diloco_step(t.run, &(diloco_step_report){.samples = 1, .tokens = 10});
+    }
+    CHECK_STATUS(DILOCO_EINTERRUPTED, status);
+    CHECK_INT(3, t.n);
+    for (int k = 0; k < 3; k++) {
+        CHECK_INT(0, t.entry[k]);
+        CHECK(t.waited_s[k] >= (k ? 2 * t.waited_s[k - 1] : .01));
+    }
+    diloco_run_close(t.run);
+}
+
+static void split(diloco_run *run)
+{
+    CHECK_OK(diloco_run_split(run));
+}
+
+TEST(a_long_wait_is_told_each_time_it_has_doubled)
+{
+    check_waits(scratch_path("told"), scratch_path("told.state"), NULL);
+    check_waits(scratch_path("beside"), scratch_path("beside.state"), split);
+}
+
 static void end_of_interrupted(toy *all, const char *store)
 {
     pthread_join(all[1].thread, NULL);
@@ -610,6 +663,7 @@ TEST_MAIN(restarted_replica_waits_for_a_store_that_fails_when_run_json_is_read,
           killed_replicas_started_again_end_in_the_same_bits,
           replicas_stopped_cleanly_at_any_step_and_resumed_end_in_the_same_bits,
           interrupted_exchange_continues_when_called_again,
+          a_long_wait_is_told_each_time_it_has_doubled,
           an_interrupted_exchange_can_be_closed_and_resumed,
           a_finished_run_is_joined_and_found_done,
           another_run_in_the_same_store_is_refused_and_each_difference_is_named,

@@ -245,6 +245,11 @@ void diloco_run_on_lr(diloco_run *run, double (*fn)(void *user, uint64_t entry),
     run->hooks.lr_user = user;
 }
 
+void diloco_run_on_wait(diloco_run *run, double after_s, diloco_wait_fn fn, void *user)
+{
+    run->hooks.wait = (dl_wait_hook){.fn = fn, .user = user, .after_s = after_s};
+}
+
 void diloco_run_on_probe(diloco_run *run, diloco_probe_fn fn, void *user)
 {
     run->hooks.probe = fn;
