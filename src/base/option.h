@@ -27,7 +27,9 @@ typedef enum dl_option_flags {
     DL_OPTION_LIVE = 2,   /* may change while the run continues, through an entry */
     DL_OPTION_SECRET = 4, /* never printed, logged or stored */
     /* accepts one value, or the program sets it: read from files, and not in --help=all */
-    DL_OPTION_FIXED = 8
+    DL_OPTION_FIXED = 8,
+    /* only the program's own trainer reads it: of no effect where a caller trains by itself */
+    DL_OPTION_TRAINER = 16
 } dl_option_flags;
 
 typedef struct dl_option {

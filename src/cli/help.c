@@ -276,7 +276,8 @@ static void page_row(FILE *out, const dl_option *row)
     put_markdown(out, row->help);
     if (*dl_help_option_conditions(type, row)) fputc(' ', out), put_markdown(out, type);
     if (row->example) fprintf(out, " | `%s`", dl_help_option_example(type, row));
-    fprintf(out, " | %s%s%s |\n", row->flags & DL_OPTION_AGREE ? "every replica" : "this machine",
+    fprintf(out, " | %s%s%s%s |\n", row->flags & DL_OPTION_AGREE ? "every replica" : "this machine",
+            row->flags & DL_OPTION_TRAINER ? ", own trainer" : "",
             row->flags & DL_OPTION_LIVE ? ", live" : "",
             row->flags & DL_OPTION_SECRET ? ", secret" : "");
 }
@@ -292,23 +293,25 @@ static void page_head(FILE *out, bool basic)
 void dl_help_options_page(FILE *out)
 {
     const dl_option *before = NULL;
-    fputs("# Options\n"
-          "\n"
-          "Every setting of a run, as `key = value` in the TOML file (dots are tables) or with\n"
-          "`--set key=value`. *Agree*: equal on every replica, and a replica that joins takes it\n"
-          "from the run; otherwise it is of this machine alone. *Live*: may change during the\n"
-          "run. *Only with*: without this the option has no effect, which is a warning.\n"
-          "*Needs*: without this a value other than the default is refused.\n"
-          "`diloco options NAME` explains one option; NAME may be a part of its name.\n"
-          "\n"
-          "This page is `diloco options --markdown`, written from the lists in\n"
-          "src/base/options; a test compares the two.\n"
-          "\n"
-          "## Basic options\n"
-          "\n"
-          "Most runs set some of these. `diloco train --help` shows them, and\n"
-          "`diloco train --help=all` shows every option but the last ones of this page.\n",
-          out);
+    fputs(
+        "# Options\n"
+        "\n"
+        "Every setting of a run, as `key = value` in the TOML file (dots are tables) or with\n"
+        "`--set key=value`. *Agree*: equal on every replica, and a replica that joins takes it\n"
+        "from the run; otherwise it is of this machine alone. *Own trainer*: only the program's\n"
+        "own trainer reads it, and a loop in C or Python does not. *Live*: may change during the\n"
+        "run. *Only with*: without this the option has no effect, which is a warning.\n"
+        "*Needs*: without this a value other than the default is refused.\n"
+        "`diloco options NAME` explains one option; NAME may be a part of its name.\n"
+        "\n"
+        "This page is `diloco options --markdown`, written from the lists in\n"
+        "src/base/options; a test compares the two.\n"
+        "\n"
+        "## Basic options\n"
+        "\n"
+        "Most runs set some of these. `diloco train --help` shows them, and\n"
+        "`diloco train --help=all` shows every option but the last ones of this page.\n",
+        out);
     page_head(out, true);
     for (size_t i = 0; i < dl_config_table.n; i++)
         if (dl_config_table.rows[i].example) page_row(out, &dl_config_table.rows[i]);

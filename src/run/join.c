@@ -11,6 +11,7 @@
 #include "exchange/generations.h"
 #include "protocol/logical_clients.h"
 #include "run/open.h"
+#include "run/own_trainer.h"
 #include "run/resume_warnings.h"
 #include "run/store_patience.h"
 #include "state/paths.h"
@@ -103,6 +104,7 @@ diloco_status diloco_run_create(diloco_run *run)
                                   .signer = run->signer,
                                   .tally = &run->traffic};
     DL_TRY(wait_for_run(run, &what));
+    dl_run_note_unread(run);
     dl_runfile_take(&run->config, &run->file);
     DL_TRY(take_key(run, run->file.identity.policy));
     run->created = true;
@@ -505,6 +507,7 @@ static diloco_status join(diloco_run *run)
     DL_TRY(dl_run_check_devices(run));
     run->trained.due = false;
     dl_run_warn_of_resume(run, &facts);
+    dl_run_warn_of_unread(run);
     dl_run_go_on(run);
     return DILOCO_OK;
 }

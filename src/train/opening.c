@@ -8,6 +8,7 @@
 #include "presets/presets.h"
 #include "protocol/logical_clients.h"
 #include "run/extension.h"
+#include "run/own_trainer.h"
 #include "run/run_moves.h"
 #include "train/weights.h"
 #include <diloco/inspect.h>
@@ -98,6 +99,7 @@ static diloco_status set_initial(dl_setup *s, bool exists)
 diloco_status dl_opening_run(diloco_run **run, dl_setup *s, const char *name, bool exists)
 {
     DL_TRY(diloco_run_open(run, &s->config, name));
+    dl_run_set_own_trainer(*run);
     DL_TRY(register_tensors(*run, s, dl_preset_is(&s->config, "data_parallel")));
     offer_moves(*run, s);
     return set_initial(s, exists);

@@ -29,24 +29,24 @@
 
 /* The source of samples, and their partition among clients or replicas (src/data). */
 #define DL_DATA_OPTIONS(X) \
-    X(NAME, datasource, "data.datasource", "text", "", DL_OPTION_AGREE, \
+    X(NAME, datasource, "data.datasource", "text", "", DL_OPTION_AGREE | DL_OPTION_TRAINER, \
       "Kind of the training data.") \
-    X(PATH, train_path, "data.train_path", "", "paths", 0, \
+    X(PATH, train_path, "data.train_path", "", "paths", DL_OPTION_TRAINER, \
       "Training data: text files or folders with commas, the folder of an image set, or addresses such as s3://bucket/shards/.", \
       .alias = "data.data_path", \
       .example = "books/") \
-    X(PATH, test_path, "data.test_path", "", "paths", 0, \
+    X(PATH, test_path, "data.test_path", "", "paths", DL_OPTION_TRAINER, \
       "Validation data on this machine. Default: the image set's own, or the end of the training data (data.test_fraction).", \
       .example = "valid.txt") \
-    X(PATH, data_cache, "data.cache", "", "path", 0, \
+    X(PATH, data_cache, "data.cache", "", "path", DL_OPTION_TRAINER, \
       "Folder for data that is fetched from a store. Default: ~/.cache/diloco/data.") \
-    X(REAL(0, 0.9), test_fraction, "data.test_fraction", "0.1", "", DL_OPTION_AGREE, \
+    X(REAL(0, 0.9), test_fraction, "data.test_fraction", "0.1", "", DL_OPTION_AGREE | DL_OPTION_TRAINER, \
       "Share held out from the end of the training data when there is no validation data.") \
-    X(BOOL, augment, "data.augment", "true", "", DL_OPTION_AGREE, \
+    X(BOOL, augment, "data.augment", "true", "", DL_OPTION_AGREE | DL_OPTION_TRAINER, \
       "Whether training images of CIFAR10 are shifted by up to 4 pixels and mirrored at random.") \
-    X(NAME, tokenizer, "data.tokenizer", "byte", "", DL_OPTION_AGREE, \
+    X(NAME, tokenizer, "data.tokenizer", "byte", "", DL_OPTION_AGREE | DL_OPTION_TRAINER, \
       "Tokenizer: the bytes of a text, or the byte pairs of data.tokenizer_path.") \
-    X(PATH, tokenizer_path, "data.tokenizer_path", "", "path", 0, \
+    X(PATH, tokenizer_path, "data.tokenizer_path", "", "path", DL_OPTION_TRAINER, \
       "File of data.tokenizer = bpe: tokenizer.json or tiktoken ranks; the same on every machine.", \
       .applies_when = "data.tokenizer = bpe") \
     X(TEXT(dl_config_digest, 32), tokenizer_digest, "data.tokenizer_digest", "", "digest", DL_OPTION_AGREE | DL_OPTION_FIXED, \
