@@ -50,12 +50,13 @@ static bool is_owner(const dl_record *record)
     return pthread_equal(record->owner, pthread_self());
 }
 
-/* Appends a line and its newline. If the buffer has reached its maximum, the line is lost with a
- * warning. */
-static void add_line(dl_buf *to, const char *line, size_t len)
+/* Appends a line and its newline. If the buffer has reached its maximum, the line is lost. */
+static void add_line(dl_record *record, dl_buf *to, const char *line, size_t len)
 {
     if (dl_buf_reserve(to, to->len + len + 1)) {
-        dl_log(DILOCO_LOG_WARN, "a line of the record is lost: %s", diloco_error_text());
+        if (!record->warned_full)
+            dl_log(DILOCO_LOG_WARN, "lines of the record are lost: %s", diloco_error_text());
+        record->warned_full = true;
         return;
     }
     memcpy(to->data + to->len, line, len);
@@ -90,8 +91,8 @@ void dl_record_line(dl_record *record, const char *line, size_t len)
     const bool owner = is_owner(record);
     if (owner) dl_record_deliver(record);
     pthread_mutex_lock(&record->lock);
-    add_line(&record->part, line, len);
-    if (!owner) add_line(&record->late, line, len);
+    add_line(record, &record->part, line, len);
+    if (!owner) add_line(record, &record->late, line, len);
     pthread_mutex_unlock(&record->lock);
     if (owner && record->sink) record->sink(record->user, line, len);
 }
@@ -108,6 +109,7 @@ static bool take_part(dl_record *record, bool all)
         const dl_buf part = record->part;
         record->part = record->sending;
         record->sending = part;
+        record->warned_full = false;
     }
     record->flushed = enough ? now : record->flushed;
     pthread_mutex_unlock(&record->lock);

@@ -24,6 +24,7 @@ typedef struct dl_record {
     dl_zipper *zipper;        /* also used by it; NULL: out of memory, so nothing is uploaded */
     uint64_t n_parts;
     dl_time flushed;
+    bool warned_full; /* of lines that are lost, since `part` was empty */
 } dl_record;
 
 void dl_record_init(dl_record *record);

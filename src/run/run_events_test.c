@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "run/run_events.h"
+#include <diloco/log.h>
 
 #include <sys/stat.h>
 
@@ -300,7 +301,41 @@ TEST(lines_that_the_store_does_not_take_are_kept_for_the_next_time)
     dl_store_close(store);
 }
 
+static void count_losses(void *user, diloco_log_level level, const char *line)
+{
+    (void)level;
+    if (strstr(line, "record are lost")) ++*(int *)user;
+}
+
+TEST(many_lost_lines_are_one_warning_until_there_is_room_again)
+{
+    enum { LINE = 1 << 20, FIT = 15, LINES = 30 };
+    const dl_generation generation = {.replica = "r0"};
+    char *line = malloc(LINE);
+    int n_warnings = 0;
+    dl_record r;
+    dl_store *store;
+    CHECK(line);
+    memset(line, 'x', LINE);
+    diloco_log_set(count_losses, &n_warnings, DILOCO_LOG_WARN);
+    dl_record_init(&r);
+    CHECK_OK(dl_store_open(&store, scratch_path("full-record"), true));
+    for (int round = 1; round <= 2; round++) {
+        for (int i = 0; i < LINES; i++)
+            dl_record_line(&r, line, LINE);
+        CHECK_INT(round, n_warnings);
+        CHECK_INT(FIT * (LINE + 1), r.part.len);
+        dl_record_flush(&r, store, &generation, true, DL_NEVER);
+        CHECK_INT(0, r.part.len);
+    }
+    diloco_log_set(NULL, NULL, DILOCO_LOG_ERROR);
+    dl_record_deinit(&r);
+    dl_store_close(store);
+    free(line);
+}
+
 TEST_MAIN(a_commit_has_the_values_computed_by_hand, recorded_bytes_are_those_on_the_wire,
           the_store_holds_the_same_lines_as_the_sink,
           resumed_record_counts_steps_of_all_generations, every_event_has_the_names_of_the_design,
-          lines_that_the_store_does_not_take_are_kept_for_the_next_time)
+          lines_that_the_store_does_not_take_are_kept_for_the_next_time,
+          many_lost_lines_are_one_warning_until_there_is_room_again)
