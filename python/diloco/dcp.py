@@ -135,7 +135,7 @@ def load(folder: Any, model: torch.nn.Module) -> None:
     entries, state = _entries(folder), get_model_state_dict(model)
     found = _names_in(entries, _MODEL)
     for name, p in named_parameters(model):
-        if p.requires_grad and name not in found:
+        if p.requires_grad and p.numel() and name not in found:  # a run has none without elements
             raise InvalidError(f"{name} trains in this model and is not in the checkpoint {folder}")
     for name in found:
         if name not in state:

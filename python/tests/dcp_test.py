@@ -100,6 +100,16 @@ class Checkpoints(InScratch):
             with self.assertRaisesRegex(diloco.InvalidError, r"weight is \[3, 1, 2, 8\] in"):
                 diloco.dcp.load(self.folder, wrong)
 
+    def test_a_parameter_without_elements_need_not_be_there(self):
+        def model(seed=1):
+            made = small(seed)
+            made.register_parameter("none", torch.nn.Parameter(torch.empty(0, 3)))
+            return made
+        first, twin = model(), model(9)
+        diloco.dcp.save(self.trained("first", first, 2), self.folder)
+        diloco.dcp.resume(self.folder, twin)
+        self.assertEqualTensors(values(twin), values(first))
+
     def test_a_checkpoint_of_another_program_gives_its_model_alone(self):
         model = small()
         dcp.save({"model": model.state_dict()}, checkpoint_id=self.folder, no_dist=True)
