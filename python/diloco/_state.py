@@ -19,7 +19,7 @@ import json
 import logging
 import re
 import sys
-from typing import (Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple,
+from typing import (Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple,
                     Union)
 
 import torch
@@ -177,6 +177,9 @@ class InnerState:
             self._slots = slots_of(inner)
         self._groups = Json(f"{type(inner).__name__}.param_groups", _JSON_ROOM, self._options,
                             self._take_options, island)
+        self._names: Dict[int, Set[str]] = collections.defaultdict(set)
+        for slot in self._slots:
+            self._names[slot.parameter].add(slot.name)
         sizes = [s.dtype.itemsize * max(1, torch.Size(s.shape).numel()) for s in self._slots]
         self._flags = len(all_parameters(inner))
         self._begins, at = [], _aligned(self._flags)
@@ -215,9 +218,22 @@ class InnerState:
     def _each(self, present: List[bool]) -> List[Tuple[Slot, int]]:
         return [(s, b) for s, b in zip(self._slots, self._begins) if present[s.parameter]]
 
+    def _check_names(self, parameters: Sequence[torch.Tensor]) -> None:
+        """RefusedError: the state has other values than after the optimizer's first step."""
+        for i, p in enumerate(parameters):
+            names = {name for name, value in self._inner.state.get(p, {}).items() if value is not None}
+            other = names ^ self._names[i] if names else set()
+            if other:
+                name = min(other, key=str)
+                raise RefusedError(
+                    f"{type(self._inner).__name__} {'began' if name in names else 'ceased'} to keep "
+                    f"{name} in its state after its first step, so no room is kept for it: pass "
+                    "keep_inner_state=False, and a replica that restarts begins with new moments")
+
     def pack(self, room: Optional[torch.Tensor] = None) -> None:
         room = self._room if room is None else room
         state, parameters = self._inner.state, all_parameters(self._inner)
+        self._check_names(parameters)
         present = [bool(state.get(p)) for p in parameters]
         moved, in_host = [], []
         for slot, begin in self._each(present):

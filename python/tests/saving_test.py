@@ -2,6 +2,7 @@
 itself (77) without torch."""
 import concurrent.futures
 import ctypes
+import itertools
 import mmap
 import pathlib
 import random
@@ -141,17 +142,21 @@ class Saving(InScratch):
         self.assertEqualTensors(values(again[0]), values(whole[0]))
 
     def test_a_state_that_cannot_be_packed_fails_the_step_with_its_own_error(self):
-        for overlap in (0, 1):
-            with self.subTest(overlap=overlap):
-                self.store = self.store.with_name(f"run{overlap}")
+        def widen(state):
+            state["exp_avg"] = state["exp_avg"].double()
+        changes = ((widen, "changed the shape of exp_avg"),
+                   (lambda state: state.update(late=torch.zeros(3)), "began to keep late"),
+                   (lambda state: state.pop("exp_avg"), "ceased to keep exp_avg"))
+        for overlap, (change, text) in itertools.product((0, 1), changes):
+            with self.subTest(text, overlap=overlap):
+                self.store = self.store.with_name(f"run{overlap}{len(text)}")
                 model = small()
                 inner = adamw(model)
                 opt = self.optimizer(model, inner, sync_every=2, rounds=2, overlap_steps=overlap)
                 inner_step(model, opt, 0, 0)
-                state = inner.state[next(model.parameters())]
-                state["exp_avg"] = state["exp_avg"].double()
+                change(inner.state[next(model.parameters())])
                 with mock.patch.object(inner, "step", lambda: None):
-                    with self.assertRaisesRegex(diloco.RefusedError, "changed the shape of exp_avg"):
+                    with self.assertRaisesRegex(diloco.RefusedError, f"AdamW {text}"):
                         opt.step()
 
 
