@@ -30,6 +30,7 @@ static bool is_read(const diloco_run *run, const dl_option *row)
 void dl_run_note_unread(diloco_run *run)
 {
     char *names = run->join.unread;
+    if (*names) return; /* noted by a call that failed later */
     for (size_t i = 0; i < dl_config_table.n; i++) {
         const dl_option *row = &dl_config_table.rows[i];
         if (is_read(run, row) || !is_asked_for(&run->config, row)) continue;
