@@ -38,6 +38,11 @@ enum {
 
 /* ---- the folder */
 
+/* A replica whose `diloco train` was killed takes seconds to leave. The same command, given again
+ * at once, waits for it. */
+static const dl_time LOCK_PATIENCE = 5 * DL_SECOND;
+enum { LOCK_LOOK_US = 20000 };
+
 /* The file has the owner's pid, for the error text of a second process. It is read without a lock,
  * so only its digits are used. */
 static diloco_status take_lock(dl_local *local, const char *folder, const char *replica)
@@ -47,7 +52,8 @@ static diloco_status take_lock(dl_local *local, const char *folder, const char *
         return dl_fail_errno(ENAMETOOLONG, "open", folder);
     local->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (local->lock < 0) return dl_fail_errno(errno, "open", path);
-    if (flock(local->lock, LOCK_EX | LOCK_NB)) {
+    const dl_time until = dl_time_after(dl_clock_now(), LOCK_PATIENCE);
+    while (flock(local->lock, LOCK_EX | LOCK_NB)) {
         char pid[16] = "";
         if (errno != EWOULDBLOCK) return dl_fail_errno(errno, "lock", path);
         ssize_t n = pread(local->lock, pid, sizeof pid - 1, 0);
@@ -58,10 +64,12 @@ static diloco_status take_lock(dl_local *local, const char *folder, const char *
                            "container (%s): close it first, or give another name or another "
                            "run.state_dir",
                            replica, pid, path);
-        return dl_fail(DILOCO_EINVAL,
-                       "replica %s already runs here as process %s (%s): give another name or "
-                       "another run.state_dir",
-                       replica, *pid ? pid : "unknown", path);
+        if (dl_clock_now() >= until)
+            return dl_fail(DILOCO_EINVAL,
+                           "replica %s already runs here as process %s (%s): wait until that has "
+                           "ended, or give another name or another run.state_dir",
+                           replica, *pid ? pid : "unknown", path);
+        usleep(LOCK_LOOK_US);
     }
     local->owner = getpid();
     if (ftruncate(local->lock, 0) || dprintf(local->lock, "%ld\n", (long)getpid()) < 0)
