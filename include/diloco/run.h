@@ -51,8 +51,9 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_open(diloco_run **out,
  *   tensor  name, shape, type and role are copied; `data` stays the caller's, at the same address,
  *           until diloco_run_close. In host memory it is aligned to its type
  *
- * Returns DILOCO_EINVAL if the name is invalid or taken, the data is missing or not aligned, or the
- * shape, type or fragment is out of range; DILOCO_ENOMEM. */
+ * Returns DILOCO_EINVAL if the name or the data is missing, or the data is not aligned;
+ * DILOCO_ENOMEM. A name that is invalid or taken, and a shape, type, role or fragment out of range,
+ * are errors of diloco_run_join: the handle can only be closed then. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_tensor_sized(diloco_run *run,
                                                                    const diloco_tensor *tensor,
                                                                    size_t size);
@@ -66,7 +67,8 @@ DILOCO_MUST_CHECK DILOCO_SIZED diloco_status diloco_run_tensor(diloco_run *run,
  * and counters. They are saved beside the run, restored on resume, and never sent. `data` stays the
  * caller's, at the same address, until diloco_run_close. It is on the device that was named last
  * (diloco_run_device), and is read there only when it is saved. Before diloco_run_join. Returns
- * DILOCO_EINVAL if the name is invalid or registered before; DILOCO_ENOMEM. */
+ * DILOCO_EINVAL if the name is invalid or registered before, or `len` is above 2^47;
+ * DILOCO_ENOMEM. */
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_private(diloco_run *run, const char *name,
                                                               void *data, size_t len);
 
@@ -82,7 +84,8 @@ DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_private(diloco_run *run, c
  * caller's thread, in diloco_step, the halves of it, or diloco_run_save; in diloco_run_join only if
  * nothing was restored. It may not call functions of this run.
  *
- * A status of `fill` other than DILOCO_OK is the result of that call, and nothing is saved. */
+ * A status of `fill` other than DILOCO_OK is the result of that call, and nothing is saved. Without
+ * a `fill` (NULL) it is diloco_run_private. */
 typedef diloco_status (*diloco_fill_fn)(void *user, void *to);
 DILOCO_API DILOCO_MUST_CHECK diloco_status diloco_run_private_by(diloco_run *run, const char *name,
                                                                  void *data, size_t len,

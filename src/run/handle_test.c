@@ -62,6 +62,9 @@ TEST(calls_out_of_order_and_tensors_that_cannot_be_are_refused)
     CHECK_STATUS(DILOCO_EINVAL, diloco_run_private(run, long_name, w, 4));
     CHECK_STATUS(DILOCO_EINVAL, diloco_run_private(run, "", w, 4));
     CHECK_STATUS(DILOCO_EINVAL, diloco_run_private(run, "p", NULL, 4));
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_private(run, NULL, w, 4));
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_private(run, "p", w, SIZE_MAX));
+    CHECK_STATUS(DILOCO_EINVAL, diloco_run_private(run, "p", w, ((size_t)1 << 47) + 1));
     CHECK_OK(diloco_run_private(run, "p", w, 4));
     CHECK_STATUS(DILOCO_EINVAL, diloco_run_private(run, "p", w, 4));
     CHECK_CONTAINS("twice", diloco_error_text());

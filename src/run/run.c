@@ -162,22 +162,19 @@ diloco_status diloco_run_gradient(diloco_run *run, const char *tensor, const flo
     return dl_fail(DILOCO_EINVAL, "register tensor %s before its gradient", tensor);
 }
 
-/* Registers bytes that are saved with the local state and never sent (public, run.h). The name
- * becomes a tensor's name in a safetensors file, hence printable ASCII. The memory is borrowed
- * until the run is closed, and a resume overwrites it. */
-diloco_status diloco_run_private(diloco_run *run, const char *name, void *data, size_t len)
-{
-    return diloco_run_private_by(run, name, data, len, NULL, NULL);
-}
-
+/* The name becomes a tensor's name in a safetensors file, hence printable ASCII. The memory is
+ * borrowed until the run is closed, and a resume overwrites it. The limit of a length is far beyond
+ * any memory: a caller's -1 must not reach the sums of lengths. */
 diloco_status diloco_run_private_by(diloco_run *run, const char *name, void *data, size_t len,
                                     diloco_fill_fn fill, void *user)
 {
+    const size_t most = (size_t)1 << 47;
     if (run->join.joined) return dl_fail(DILOCO_EINVAL, "register %s before diloco_run_join", name);
-    const size_t name_len = strlen(name);
+    const size_t name_len = name ? strlen(name) : 0;
     if (!name_len || name_len > DILOCO_NAME_MAX || (len && !data))
         return dl_fail(DILOCO_EINVAL, "a private piece needs a place and a name of 1 to %d bytes",
                        DILOCO_NAME_MAX);
+    if (len > most) return dl_fail(DILOCO_EINVAL, "private piece %s: %zu bytes", name, len);
     for (size_t i = 0; i < name_len; i++)
         if (name[i] < ' ' || name[i] > '~')
             return dl_fail(DILOCO_EINVAL, "a private piece's name is printable ASCII");
@@ -197,6 +194,12 @@ diloco_status diloco_run_private_by(diloco_run *run, const char *name, void *dat
     else
         run->model.n_privates++;
     return status;
+}
+
+/* Registers bytes that are saved with the local state and never sent (public, run.h). */
+diloco_status diloco_run_private(diloco_run *run, const char *name, void *data, size_t len)
+{
+    return diloco_run_private_by(run, name, data, len, NULL, NULL);
 }
 
 void diloco_copy(void *to, const void *from, size_t len)
