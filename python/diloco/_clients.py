@@ -11,6 +11,8 @@ import array
 import ctypes
 import json
 import math
+import numbers
+import operator
 import weakref
 from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
@@ -346,13 +348,36 @@ def run_clients(make: Optional[Callable[..., Client]], initial: Any, store: Any,
         return model.given()
 
 
+def _numbers(clients: Iterable[int], total: int) -> List[int]:
+    """InvalidError: the list is empty, or one is not from 1 to ``total``."""
+    asked = list(clients)
+    wrong = [n for n in asked if not (isinstance(n, numbers.Integral) and 1 <= n <= total)]
+    if wrong or not asked:
+        raise InvalidError(f"{wrong[0]!r} is no client of the run: they are 1 to {total}" if wrong
+                           else "give the numbers of the clients that evaluate the model")
+    return [int(n) for n in asked]
+
+
+def _evaluated(client: Client, parameters: Any) -> Tuple[float, int, Dict[str, Any]]:
+    """InvalidError: `evaluate` returned something else than it has to."""
+    got = client.evaluate(parameters, {"client": client.number})
+    try:
+        loss, n, measures = got
+        return float(loss), operator.index(n), dict(measures)
+    except (TypeError, ValueError) as error:
+        raise InvalidError(f"evaluate of client{client.number} has to return the loss, the number "
+                           f"of samples and a mapping of other measures ({error})") from None
+
+
 def evaluate_clients(make: Callable[..., Client], initial: Any, store: Any,
                      clients: Iterable[int], *, classes: Any = None) -> Dict[str, Any]:
     """Evaluate a run's shared model on clients' own data: the mean loss by samples, "samples", and
     each client's measures under its number. ``make``, ``classes`` and ``initial`` as for
-    `run_clients`; of ``initial`` only the shapes are used."""
-    model, theta = _Model(initial), RunLog(store).theta()
-    make = _maker(make, classes, RunLog(store).config())
+    `run_clients`; of ``initial`` only the shapes are used. ``clients``: their numbers, 1 to
+    clients.total_clients."""
+    model, theta, config = _Model(initial), RunLog(store).theta(), RunLog(store).config()
+    asked = _numbers(clients, int(config["clients.total_clients"]))
+    make = _maker(make, classes, config)
     theta.update({p.name: p.mine for p in model.places if not p.memory})
     missing = [p.name for p in model.places if p.name not in theta]
     if missing:
@@ -361,10 +386,10 @@ def evaluate_clients(make: Callable[..., Client], initial: Any, store: Any,
         t.reshape(p.mine.shape) if is_shape_of(t.shape, p.mine.shape) else t
         for p, t in ((p, theta[p.name]) for p in model.places)]))
     total, samples, each = 0.0, 0, {}
-    for number in clients:
+    for number in asked:
         client = make(number)
         client.number, client.state = number, {}
-        loss, n, measures = client.evaluate(model.given(), {"client": number})
-        total, samples = total + float(loss) * n, samples + n
-        each[number] = {"loss": float(loss), "samples": n, **measures}
+        loss, n, measures = _evaluated(client, model.given())
+        total, samples = total + loss * n, samples + n
+        each[number] = {"loss": loss, "samples": n, **measures}
     return {"loss": total / samples if samples else math.nan, "samples": samples, "clients": each}

@@ -133,6 +133,20 @@ class Arithmetic(InScratch):
         self.assertAlmostEqual(got["loss"], sum(abs(at - k) * k for k in (1, 2, 3)) / 6, places=5)
         self.assertEqual((got["samples"], sorted(got["clients"])), (6, [1, 2, 3]))
 
+    def test_an_evaluation_of_no_clients_or_of_another_kind_is_refused(self):
+        last = self.run_clients()
+
+        def refused(words, clients, make=counting):
+            with self.assertRaisesRegex(diloco.InvalidError, words):
+                diloco.evaluate_clients(make, last, self.folder / "run", clients)
+        total = int(diloco.run(self.folder / "run").config()["clients.total_clients"])
+        for number in (0, -1, total + 1, "a", 1.5):
+            refused(f"^{number!r} is no client of the run: they are 1 to {total}$", [1, number])
+        refused("give the numbers", [])
+        for got in ((1.0, 5), None, (1.0, 2.5, {}), ("low", 5, {}), (1.0, 5, 3)):
+            client = type("Other", (diloco.Client,), {"evaluate": lambda *_, got=got: got})
+            refused("^evaluate of client2 has to return the loss", [2], lambda _: client())  # noqa: B023
+
     def test_tensors_without_elements_are_given_and_taken_and_add_nothing_to_the_run(self):
         kinds = [numpy.zeros((0, 3), "float32"), *([torch.zeros(2, 0)] if torch else [])]
 
