@@ -75,9 +75,9 @@ typedef struct dl_run_joining {
     bool joined, resumed;
     bool own_trainer; /* the program's own trainer trains it */
     char unread[512]; /* names of options that were set and are not read (own_trainer.h) */
-    bool split;     /* diloco_run_split was called: exchange in a thread in any case */
-    bool beside;    /* contributions are uploaded during training */
-    uint64_t early; /* this replica's own, as in schedule.h */
+    bool split;       /* diloco_run_split was called: exchange in a thread in any case */
+    bool beside;      /* contributions are uploaded during training */
+    uint64_t early;   /* this replica's own, as in schedule.h */
 } dl_run_joining;
 
 /* Folders on this machine. */
