@@ -171,14 +171,11 @@ static diloco_status check_g(const dl_exec *x, uint32_t fragment, const float *g
     size_t index;
     const dl_manifest_tensor *t =
         dl_manifest_locate(&x->a.run->manifest, (int)fragment, bad, &index);
-    const char *advice =
-        dl_config_federated(&x->a.run->config)
-            ? "the client's parameters are not usable, and nothing of its training "
-              "is sent or saved"
-            : "this replica's parameters are not usable; remove its state folder "
-              "to join again from the shared model";
-    return dl_fail(DILOCO_ENUMERIC, "the movement of %s[%zu] since entry %" PRIu64 " is %g: %s",
-                   t->name, index, x->state.control.entry, (double)g[bad], advice);
+    return dl_fail(DILOCO_ENUMERIC,
+                   "the movement of %s[%zu] since entry %" PRIu64 " is %g: these parameters are "
+                   "not usable, and nothing of them is sent; a replica without logical clients "
+                   "joins again from the shared model if its state folder is removed",
+                   t->name, index, x->state.control.entry, (double)g[bad]);
 }
 
 /* a = g + beta e, with one rounding (fma). The norm in the record was taken before, so it is that
