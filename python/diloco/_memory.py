@@ -8,6 +8,7 @@ from typing import Any, Callable, Iterator
 
 import torch
 
+from . import _copies
 from .errors import NoMemoryError
 
 _TEXTS = ("out of memory", "can't allocate memory", "not enough memory")
@@ -33,6 +34,8 @@ def needs(what: Callable[[], str]) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if isinstance(error, NoMemoryError) or not is_full(error):
             raise
+        with contextlib.suppress(RuntimeError):  # copies in flight: the caller may free their memory
+            _copies.queue.wait()
         kind = OutOfMemoryError if isinstance(error, RuntimeError) else NoMemoryError
         reason = " ".join(str(error).split()) or "Python's MemoryError"
         raise kind(f"no memory to {what()}: {reason}") from error
