@@ -21,7 +21,7 @@ grep -q '^wide: running, [12] of [12] replicas alive' lines || fail "no screen: 
 grep -q '^replica   state .*time, newest 24' lines || fail "the replicas have no table"
 grep -q '^r0 .*step .*loss' lines || fail "the replicas have no live lines"
 # The terminal drops output that waits when Ctrl-C is pressed: the line with ^C is in parts.
-[ -z "$(awk 'length($0) > 79 && !/\^C/' lines | grep -v '^\(run\|diloco: stopped\|stopped\|[0-9]* replica\|entry\)' || true)" ] ||
+[ -z "$(awk 'length($0) > 79 && !/\^C/' lines | grep -v '^\(run\|warning: \|diloco: stopped\|stopped\|[0-9]* replica\|entry\)' || true)" ] ||
     fail "a line is wider than the terminal: $(awk 'length($0) > 79' lines | head -3)"
 # Rows of a frame: the largest way back up.
 tallest=$(grep -ao "$(printf '\033')\[[0-9]*A" seen | tr -dc '0-9\n' | sort -n | tail -1)
