@@ -35,7 +35,7 @@ typedef struct dl_step_room {
 
 struct dl_outer_scratch {
     dl_arena arena;  /* holds all that follows */
-    size_t of_steps; /* where in it that begins which only a step in progress needs */
+    size_t of_steps; /* bytes in it before what only a step in progress needs */
     size_t max_members;
     int n_threads;
     dl_step_room *rooms;              /* [n_threads] */

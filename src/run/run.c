@@ -174,7 +174,9 @@ diloco_status diloco_run_private_by(diloco_run *run, const char *name, void *dat
     if (!name_len || name_len > DILOCO_NAME_MAX || (len && !data))
         return dl_fail(DILOCO_EINVAL, "a private piece needs a place and a name of 1 to %d bytes",
                        DILOCO_NAME_MAX);
-    if (len > most) return dl_fail(DILOCO_EINVAL, "private piece %s: %zu bytes", name, len);
+    if (len > most)
+        return dl_fail(DILOCO_EINVAL, "private piece %s has %zu bytes, which is beyond any memory",
+                       name, len);
     for (size_t i = 0; i < name_len; i++)
         if (name[i] < ' ' || name[i] > '~')
             return dl_fail(DILOCO_EINVAL, "a private piece's name is printable ASCII");
